@@ -7,7 +7,7 @@ python evaluate.py RUN_DIR --video=policy.gif                also records the po
 python evaluate.py RUN_DIR --json=score.json
 python evaluate.py RUN_DIR --export=DIR                      also writes it for JAX and flatbuffers
 
-If the program, environment or torso of the run is a Python file, this command executes it: read
+If the program, agent, environment or torso of the run is a Python file, this command executes it: read
 config.json before you evaluate another person's run.
 It runs on the CPU, so that a run can use the accelerator meanwhile; set JAX_PLATFORMS to change this.
 """
@@ -25,6 +25,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
+from agents import options
 from agents.seeding import Seed
 from programs import runs
 from programs.options import bsuite_results
@@ -130,16 +131,16 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   counters = ('actor_steps', 'environment_frames', 'learner_steps')
   at_the_end = {name: summary[name] for name in counters if name in summary}
   kept = saved_params.read(path, args.checkpoint)
-  num_envs = min(args.num_envs or config.eval_envs or _DEFAULT_NUM_ENVS, args.episodes)
+  num_envs = min(args.num_envs or config.evaluation.eval_envs or _DEFAULT_NUM_ENVS, args.episodes)
   episodes_each = math.ceil(args.episodes / num_envs)
-  options = bsuite_results.unrecorded(config.env, config.env_options)
-  options = env_options.merge(options, args.env_options or '')
+  env_given = bsuite_results.unrecorded(config.run.env, config.run.env_options)
+  env_given = env_options.merge(env_given, args.env_options or '')
   seed = Seed(args.seed).child('evaluate')
   elsewhere = {}
-  if python := getattr(config, 'actor_python', ''):
+  if python := options.value(config, 'actor_python', ''):
     elsewhere['python'] = python
   environment = evaluation.make_environment(
-    environments, config.env, options, num_envs, seed, **elsewhere
+    environments, config.run.env, env_given, num_envs, seed, **elsewhere
   )
   video = VideoRecorder(environment, args.video_episodes, args.video_frames)
   with contextlib.closing(environment):
@@ -153,14 +154,14 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
       )
     params = serialisation.params(kept, shapes.params(agent), advice)
     watched = video if args.video else environment
-    max_steps = config.eval_episode_steps
+    max_steps = config.evaluation.eval_episode_steps
     policy = LocalPolicy(agent, params, num_envs, seed, args.sample)
     played = evaluation.play(watched, episodes_each, policy, max_steps)
   protocol = {
     'program': run.program,
-    'env': config.env,
+    'env': config.run.env,
     'env_options': secrets.masked_options(
-      environments.all_options(config.env, options, **elsewhere)
+      environments.all_options(config.run.env, env_given, **elsewhere)
     ),
     'action_repeat': environment.action_repeat,
     'reward': 'raw',

@@ -6,6 +6,7 @@ python launch.py --presets --program=r2d2          prints what each preset sets
 python launch.py --dry_run                         prints the graph and starts nothing
 python launch.py --dry_run --graph=graph.svg       also draws the graph
 python launch.py --program=path/to/mine.py:make_program    a program of your own, of any Launchpad nodes
+python launch.py --agent=path/to/mine.py:MyAgent           an agent of your own
 python launch.py --config=FILE                     takes flags from a file, such as a run's config.json
 python launch.py --resume=runs/...                 resumes that run from its newest checkpoint
 python launch.py --seeds=5                         the program once per seed, and a table
@@ -24,8 +25,8 @@ from absl import app, flags
 
 from launchers import engine_flags, guard, placement, run, stop_requests, streams
 from launchers.graph import picture
-from programs import listings, plan, profile
-from programs.options import config_file, early
+from programs import listings, plan
+from programs.options import early, help_page
 from programs.options import flags as config_flags
 from rundir import files
 
@@ -82,16 +83,14 @@ if __name__ == '__main__':
   streams.ensure_streams()
   try:
     words = early.with_flagfiles(sys.argv)
-    config_flags.define(early.own_program(words))
-    config_flags.refuse_foreign(words)
+    defined = config_flags.define(*early.choice_or_all(words))
+    if early.has(words, 'help'):
+      print(help_page.page(defined, engine_flags.module(words)))
+      sys.exit(0)
     command = early.expanded(words)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     sys.exit(2)
-  # So that --help lists their flags.
-  ours = config_flags, config_file, plan, listings, profile, engine_flags
-  for module in (*ours, engine_flags.module(command)):
-    flags.adopt_module_key_flags(module)
 
   def _exit_with(argv: list[str]) -> None:
     code = main(argv)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -32,12 +32,28 @@ class UpdateOutput(NamedTuple):
 class Agent(abc.ABC):
   """An algorithm. Its methods are pure: they may be jitted, sharded and called from any thread.
 
+  Nodes call the methods below. The agents of this repository build them from pieces with common names,
+  so that a subclass replaces one and copies none:
+
+      policy(params, output, timestep, exploration, keys) -> (action, extras)
+          What to do with the network's output for a batch of timesteps. `act` is the network, `policy`,
+          and the bookkeeping of the core state.
+      loss(params, ...) -> (loss, metrics)
+          A scalar float32 `[]`, whose gradient with respect to the first argument `update` follows, and
+          scalars by their logged name. With prioritized replay it is (loss, (priorities, metrics)).
+      targets(...)
+          What the loss takes as given: V-trace targets, advantages, n-step returns. No gradient flows
+          through them.
+
   Attributes:
+    Config: the dataclass of the agent's options, which the constructor takes before the specs of
+      observations and actions. Its fields become flags.
     unroll_rows: rows `L` in an unroll, burn-in and bootstrap row included.
     unroll_period: rows between the starts of successive unrolls of one environment.
     evaluation_exploration: the exploration of evaluators; `exploration` has that of training.
   """
 
+  Config: ClassVar[type]
   unroll_rows: int
   unroll_period: int
   evaluation_exploration: float = 0.0

@@ -70,6 +70,19 @@ class OptimizerConfig(CheckedOptions):
     """Gradient steps in one learner step."""
     return 1
 
+  def check_batch(self, flag: str, unrolls: int, num_devices: int, devices: str) -> None:
+    """Checks that a learner batch divides as the agent needs it; an agent overrides it.
+
+    Args:
+      flag: the option that sets the size of the batch, without dashes.
+      unrolls: in a batch.
+      num_devices: devices over which it is sharded.
+      devices: their name in the message.
+
+    Raises:
+      ValueError: it does not; one sentence that names the flags and the fix.
+    """
+
   def _check(self) -> None:
     require_choice('optimizer', self.optimizer, ('adam', 'rmsprop'))
     require_choice('learning_rate_schedule', self.learning_rate_schedule, SCHEDULES)

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from absl import app, flags
 from bsuite import sweep
 
+from agents import options
 from environments import errors
 from environments.bsuite_record import csv_path
 from programs import registry as programs
@@ -76,7 +77,7 @@ class Sweep:
   def options_set_by_rules(self, bsuite_id: str) -> list[str]:
     """Returns flags for what the preset's rules choose at the preset's num_steps, not the protocol's."""
     module = programs.load(self.program)
-    has = {field.name for field in dataclasses.fields(module.Config)}
+    has = options.flatten(module.Config()).keys()
     values = {name: value for name, value in PROTOCOL.items() if name in has - {'num_steps'}}
     config = configs.resolve(module, {**values, 'env': f'bsuite:{bsuite_id}'})
     return [

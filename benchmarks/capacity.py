@@ -76,7 +76,7 @@ def step_costs(config: Any, given: dict[str, str]) -> StepCosts:
     config: the resolved options.
     given: launch.py's flags.
   """
-  spec = environments.make_spec(config.env, config.env_options)
+  spec = environments.make_spec(config.run.env, config.run.env_options)
   agent = programs.load(given['program']).make_agent(config)(spec.observations, spec.actions)
   unroll_bytes = Columns(unroll_spec(agent, spec)).item_bytes
   row_bytes = sum(
@@ -85,13 +85,13 @@ def step_costs(config: Any, given: dict[str, str]) -> StepCosts:
   )
   free = {
     'program': PROGRAM,
-    'env': config.env,
-    'env_options': config.env_options,
-    'unroll_length': str(config.unroll_length),
-    'num_actors': str(config.num_actors),
-    'envs_per_actor': str(config.envs_per_actor),
-    'inference_batch_size': str(config.inference_batch_size),
-    'batch_size': str(config.batch_size),
+    'env': config.run.env,
+    'env_options': config.run.env_options,
+    'unroll_length': str(config.agent.unroll_length),
+    'num_actors': str(config.acting.num_actors),
+    'envs_per_actor': str(config.acting.envs_per_actor),
+    'inference_batch_size': str(config.inference.inference_batch_size),
+    'batch_size': str(config.replay.batch_size),
     'inference_ms': '0',
     'update_ms': '0',
   }
@@ -106,7 +106,9 @@ def step_costs(config: Any, given: dict[str, str]) -> StepCosts:
     + prediction.overhead(config),
     learner=sum(here(name, learns) for name in ('sample', 'update')),
     replay=sum(here(name, 'replay') for name in ('insert', 'sample', 'update')),
-    flops=flops_per_step(agent, spec, config.inference_batch_size, config.batch_size),
+    flops=flops_per_step(
+      agent, spec, config.inference.inference_batch_size, config.replay.batch_size
+    ),
     request_bytes=row_bytes + 9,  # step_type, reward and discount.
     unroll_bytes=unroll_bytes / agent.unroll_period,
   )
@@ -203,7 +205,7 @@ def main(argv: list[str]) -> None:
   accelerator, units = demands.parse(_ACCELERATORS.value)
   costs = step_costs(config, given)
   print_costs(costs)
-  _, repeat = describe(environments.maker(config.env, config.env_options))
+  _, repeat = describe(environments.maker(config.run.env, config.run.env_options))
   need = demands.demand(costs, _TARGET.value / repeat, accelerator, units)
   print_demand(need, _TARGET.value, _ACCELERATORS.value)
   record = {'flags': given, 'costs': vars(costs), 'demand': vars(need)}

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from agents import options
 from benchmarks import costs, roles
 from benchmarks.running import RunningProgram
 from rundir import curves, node_files
@@ -169,15 +170,15 @@ def _summary(
   columns = ('inference_batches_per_second', *_REPORTED, 'actor_steps_per_second')
   reports = [
     row
-    for i in range(max(config.inference_nodes, 1))
+    for i in range(max(config.inference.inference_nodes, 1))
     for row in _window(program, f'{roles.infers(config)}/{i}', begin, end, *columns)
   ]
   assert reports, 'nothing was reported within the measurement; measure for longer'
   rows = sum(batches * size for batches, size, *_ in reports)
   # Reports give the rows of batches as means, but the decisions of the window exactly.
   steps = actor_steps * rows / max(sum(report[-1] for report in reports), 1e-9)
-  inserted = getattr(config, 'samples_per_insert', 1.0)
-  steps_per_update = config.batch_size * config.unroll_length / inserted
+  inserted = options.value(config, 'samples_per_insert', 1.0)
+  steps_per_update = config.replay.batch_size * config.agent.unroll_length / inserted
   nodes = {
     name: {
       'busy': (end.cpu[name] - begin.cpu[name]) / (end.clock - begin.clock),

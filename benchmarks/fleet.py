@@ -95,8 +95,8 @@ def measure(
   Returns:
     A row of the table, by name.
   """
-  num_envs = config.envs_per_actor
-  batch_size = max(num_envs, min(config.inference_batch_size, size * num_envs // 2))
+  num_envs = config.acting.envs_per_actor
+  batch_size = max(num_envs, min(config.inference.inference_batch_size, size * num_envs // 2))
   with contextlib.ExitStack() as stack:
     directory = stack.enter_context(tempfile.TemporaryDirectory())
     (port,) = binding.free_ports(1)
@@ -106,8 +106,8 @@ def measure(
     tasks = [
       fleet_driver.Task(
         f'127.0.0.1:{port}',
-        config.env,
-        config.env_options,
+        config.run.env,
+        config.run.env_options,
         num_envs,
         tuple(range(i, size, drivers)),
         delay,
@@ -180,8 +180,8 @@ def main(argv: list[str]) -> None:
   config = options.config({'envs_per_actor': _ENVS_PER_ACTOR, 'inference_batch_size': _BATCH_SIZE})
   program = given['program']
   print(
-    f'{program} on {config.env}, {config.envs_per_actor} environments each, {delay:g} ms a step, '
-    f'{output.cores()} CPU cores'
+    f'{program} on {config.run.env}, {config.acting.envs_per_actor} environments each, '
+    f'{delay:g} ms a step, {output.cores()} CPU cores'
   )
   table = output.Table(
     actors='>6',
@@ -225,12 +225,12 @@ def main(argv: list[str]) -> None:
     'flags': given,
     'delay_ms': delay,
     'drivers': _DRIVERS.value,
-    'envs_per_actor': config.envs_per_actor,
+    'envs_per_actor': config.acting.envs_per_actor,
     'saturated_from': saturated['actors'],
     'rows': rows,
   }
   name = output.file_name('fleet', program, config)
-  output.write(name, record, draw(f'{program} on {config.env}', rows))
+  output.write(name, record, draw(f'{program} on {config.run.env}', rows))
 
 
 if __name__ == '__main__':

@@ -52,22 +52,22 @@ def serve(
     actors_port: port for the actors.
     port: port of a Courier server with a method `measure`; it opens once everything is compiled.
   """
-  spec = environments.make_spec(config.env, config.env_options)
+  spec = environments.make_spec(config.run.env, config.run.env_options)
   agent = programs.load(program).make_agent(config)(spec.observations, spec.actions)
-  seed = Seed(config.seed)
-  env_groups = layout(num_actors, config.envs_per_actor, 1)
+  seed = Seed(config.run.seed)
+  env_groups = layout(num_actors, config.acting.envs_per_actor, 1)
   inference = InferenceServer(
     agent,
     env_groups,
-    [jax.local_devices()[i] for i in config.actor_devices],
+    [jax.local_devices()[i] for i in config.inference.actor_devices],
     spec,
     writer=Discard(),
     counter=counting.Counter(),
     action_repeat=1,
     batch_size=batch_size,
-    timeout=config.inference_timeout_ms / 1e3,
+    timeout=config.inference.inference_timeout_ms / 1e3,
     seed=seed,
-    inbox=SocketServer(actors_port, shared_memory=config.shared_memory),
+    inbox=SocketServer(actors_port, shared_memory=config.inference.shared_memory),
   )
   inference.set_params(0, agent.init(seed.child('parameters').key()).params)
   inference.compile()

@@ -51,7 +51,7 @@ def main(argv: list[str]) -> None:
   print()
   pipeline.print_groups(whole['groups'], by_node)
 
-  observation = environments.make_spec(config.env, config.env_options).observations
+  observation = environments.make_spec(config.run.env, config.run.env_options).observations
   leaves = nests.leaves(observation)
   row_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
   rate = whole['steps_per_second']
@@ -80,7 +80,7 @@ def main(argv: list[str]) -> None:
     'times_of_a_copy': used / once,
   }
   figure = pipeline.draw('a host with simulated computation', alone['stages'], whole['groups'])
-  apart = f'-{config.inference_nodes}-apart' if config.inference_nodes else ''
+  apart = f'-{config.inference.inference_nodes}-apart' if config.inference.inference_nodes else ''
   output.write(f'host-simulated{apart}', record, figure)
 
 

@@ -52,11 +52,13 @@ def run(
     main(argv)
     return 0
 
-  own = early.own_program(sys.argv) or next(filter(user_file.is_spec, programs), '')
   if programs:
-    values = dict.fromkeys([*programs, own] if own else programs)
+    chosen, agent = early.choice(sys.argv, programs[0])
+    values = dict.fromkeys([*programs, chosen] if user_file.is_spec(chosen) else programs)
     flags.DEFINE_enum('program', programs[0], list(values), 'program to measure')
-  config_flags.define(own)
+    config_flags.define(chosen if chosen in values else programs[0], agent)
+  else:
+    config_flags.define()
   flags.adopt_module_key_flags(config_flags)
   app.run(checked, flags_parser=config_flags.parse_or_exit)
 

@@ -13,6 +13,8 @@ from absl import flags
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from agents import options
+
 RESULTS = flags.DEFINE_string('results', 'runs/benchmarks', 'directory of the results')
 
 
@@ -61,8 +63,8 @@ class Table:
 
 def file_name(benchmark: str, program: str, config: Any) -> str:
   """Returns a file name without suffix for the results, such as 'startup-r2d2-cartpole'."""
-  core = getattr(config, 'core', 'none')
-  parts = [benchmark, program, config.env, *([core] if core != 'none' else [])]
+  core = options.value(config, 'core', 'none')
+  parts = [benchmark, program, config.run.env, *([core] if core != 'none' else [])]
   return re.sub(r'[^\w.]+', '-', '-'.join(parts))
 
 

@@ -118,7 +118,7 @@ def main(argv: list[str]) -> None:
   del argv
   config, flags = options.config(), options.launch_flags()
   cores = output.cores()
-  print(f'{flags["program"]} on {config.env}, {cores} CPU cores')
+  print(f'{flags["program"]} on {config.run.env}, {cores} CPU cores')
   alone = measure_stages(flags, options.STAGE_SECONDS.value, options.REPEATS.value)
   assert not alone['compiled_while_timing'], 'inference compiled something after warm-up'
   by_node = print_stages(alone['stages'])
@@ -146,7 +146,7 @@ def main(argv: list[str]) -> None:
     'ratio': rate / ideal,
     'end_to_end': whole,
   }
-  title = f'{flags["program"]} on {config.env}'
+  title = f'{flags["program"]} on {config.run.env}'
   figure = draw(title, alone['stages'], whole['groups'])
   output.write(output.file_name('pipeline', flags['program'], config), record, figure)
 

@@ -48,7 +48,7 @@ def mean(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def overhead(config: Any) -> float:
   """Returns the CPU seconds of a step beyond its stages: its share of those of an inference batch."""
-  return BATCH_OVERHEAD / config.inference_batch_size
+  return BATCH_OVERHEAD / config.inference.inference_batch_size
 
 
 def cores_left(whole: Mapping[str, Any], machine: int) -> float:

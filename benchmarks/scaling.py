@@ -165,7 +165,7 @@ def main(argv: list[str]) -> None:
   for sweep in _SWEEPS.value:  # Rejects bad options before the first launch.
     for _, changes in points(sweep):
       options.config(changes=changes)
-  print(f'{program} on {config.env}, {output.cores()} CPU cores')
+  print(f'{program} on {config.run.env}, {output.cores()} CPU cores')
   for sweep in _SWEEPS.value:
     rows = run(sweep)
     record: dict[str, Any] = {'sweep': sweep, 'rows': rows}
@@ -175,7 +175,7 @@ def main(argv: list[str]) -> None:
         f'each actor adds {added["memory"] / 2**20:,.1f} MiB over all nodes, and '
         f'{added["seconds"]:.2f} s to the first learner step'
       )
-    figure = draw(f'{program} on {config.env}', sweep, rows)
+    figure = draw(f'{program} on {config.run.env}', sweep, rows)
     output.write(output.file_name(f'scaling-{sweep}', program, config), record, figure)
     print()
 

@@ -54,7 +54,7 @@ def make_answer(config: Any, batch: int) -> Callable[[], Any]:
     batch: number of environments.
   """
   module = registry.load(options.program())
-  spec = module.environments.make_spec(config.env, config.env_options)
+  spec = module.environments.make_spec(config.run.env, config.run.env_options)
   agent = module.make_agent(config)(spec.observations, spec.actions)
   params = jax.jit(agent.init)(jax.random.key(0)).params
   timestep = Timestep(
@@ -118,7 +118,7 @@ def main(argv: list[str]) -> None:
   """Runs the benchmark; prints the table and writes the results."""
   del argv
   config = options.config()
-  title = f'{config.search} search on {config.env}'
+  title = f'{config.agent.search} search on {config.run.env}'
   device = jax.local_devices()[0].device_kind
   print(f'{title}, one device ({device}), {output.cores()} CPU cores')
   table = output.Table(

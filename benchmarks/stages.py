@@ -24,6 +24,7 @@ from absl import flags
 from acme import specs
 from acme.utils import counting
 
+from agents.options import value as value_of
 from agents.seeding import Seed
 from agents.types import Timestep, Unroll
 from benchmarks import costs, options, roles, servers
@@ -99,15 +100,15 @@ class Stages:
     self._repeats = repeats
     self._measure = functools.partial(costs.measure, seconds=seconds, repeats=repeats, pause=pause)
     self._directory = directory
-    self._num_envs = config.envs_per_actor // config.env_groups
-    self._spec = environments.make_spec(config.env, config.env_options)
+    self._num_envs = config.acting.envs_per_actor // config.acting.env_groups
+    self._spec = environments.make_spec(config.run.env, config.run.env_options)
     make_agent = programs.load(program).make_agent(config)
     self._agent = make_agent(self._spec.observations, self._spec.actions)
     self._infers, self._learns = roles.infers(config), roles.learns(config)
-    self._prioritized = hasattr(config, 'samples_per_insert')
-    sampled = config.samples_per_insert if self._prioritized else 1.0
+    self._prioritized = bool(value_of(config, 'samples_per_insert', 0.0))
+    sampled = config.replay.samples_per_insert if self._prioritized else 1.0
     # Overlapping unrolls count only the rows that they do not share.
-    self._steps_per_batch = config.batch_size * self._agent.unroll_period / sampled
+    self._steps_per_batch = config.replay.batch_size * self._agent.unroll_period / sampled
 
   def environment(self) -> costs.Cost:
     """Steps one group of environments with random actions."""
@@ -151,27 +152,27 @@ class Stages:
   def start_inference(self) -> None:
     """Compiles inference for all environments of the program, and records two unrolls."""
     config, n = self._config, self._num_envs
-    num_groups = config.actors_per_server * config.env_groups
-    self._num_groups = min(num_groups, config.inference_batch_size // n)
+    num_groups = config.actors_per_server * config.acting.env_groups
+    self._num_groups = min(num_groups, config.inference.inference_batch_size // n)
     slots = num_groups * n
     self._inference = DeviceInference(
       self._agent,
-      jax.local_devices()[config.actor_devices[0]],
+      jax.local_devices()[config.inference.actor_devices[0]],
       self._agent.exploration(slots),
       np.arange(slots),
       self._spec,
-      batching.bucket_sizes(n, max(n, config.inference_batch_size)),
-      Seed(config.seed),
+      batching.bucket_sizes(n, max(n, config.inference.inference_batch_size)),
+      Seed(config.run.seed),
     )
     # The learner publishes its parameters to inference from the start.
     self._counter = counting.Counter()
     self._learner = Learner(
       self._agent,
-      [jax.local_devices()[i] for i in config.learner_devices],
+      [jax.local_devices()[i] for i in config.learning.learner_devices],
       self._inference.set_params,
       lambda: None,
       self._counter,
-      Seed(config.seed),
+      Seed(config.run.seed),
     )
     self._inference.compile()
     self._record()
@@ -236,7 +237,7 @@ class Stages:
     config = self._config
     tables = queue_table(_TABLE_SIZE)
     if self._prioritized:
-      tables = prioritized_table(_TABLE_SIZE, 1, 1.0, 1e9, config.priority_exponent)
+      tables = prioritized_table(_TABLE_SIZE, 1, 1.0, 1e9, config.replay.priority_exponent)
     serve = functools.partial(servers.serve_replay, tables, os.path.join(self._directory, 'replay'))
     unroll = unroll_spec(self._agent, self._spec)
     columns = Columns(unroll, config.unrolls_per_item)
@@ -249,12 +250,12 @@ class Stages:
         self._agent,
         self._spec,
         [address],
-        [BatchPart(UNROLLS, config.batch_size)],
+        [BatchPart(UNROLLS, config.replay.batch_size)],
         config.unrolls_per_item,
-        max_in_flight=config.max_in_flight,
+        max_in_flight=config.replay.max_in_flight,
       )
-      yield 'sample', self._sample(reader, writer.written // config.batch_size, pid)
-      self._learner.compile(unroll, config.batch_size)
+      yield 'sample', self._sample(reader, writer.written // config.replay.batch_size, pid)
+      self._learner.compile(unroll, config.replay.batch_size)
       yield 'update', self._update(reader, pid)
       writer.close()
 
@@ -303,7 +304,9 @@ class Stages:
 
   def _make_environment(self) -> Any:
     config = self._config
-    return environments.make(config.env, self._num_envs, config.seed, config.env_options)
+    return environments.make(
+      config.run.env, self._num_envs, config.run.seed, config.run.env_options
+    )
 
 
 def measure(

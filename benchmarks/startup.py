@@ -150,7 +150,7 @@ def main(argv: list[str]) -> None:
     process: [time_imports(IMPORTS[process]) for _ in repeats] for process in _IMPORTS.value
   }
 
-  print(f'{given["program"]} on {config.env}, {output.cores()} CPU cores')
+  print(f'{given["program"]} on {config.run.env}, {output.cores()} CPU cores')
   phases = {name: _median(runs, 'phases', name) for name in runs[0]['phases']}
   total = _median(runs, 'seconds')
   table = output.Table(to_the_first_learner_step='<40', seconds='>8.2f')
@@ -189,7 +189,7 @@ def main(argv: list[str]) -> None:
     'imports': alone,
     'runs': runs,
   }
-  title = f'{given["program"]} on {config.env}'
+  title = f'{given["program"]} on {config.run.env}'
   output.write(output.file_name('startup', given['program'], config), record, draw(title, phases))
 
 

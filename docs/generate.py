@@ -11,7 +11,6 @@ The first one names a file of Python, or a function or class of it as in `exampl
 from __future__ import annotations
 
 import ast
-import dataclasses
 import html
 import inspect
 import pathlib
@@ -63,43 +62,41 @@ def _code(source: str) -> str:
 
 
 def _program_options() -> Iterator[str]:
-  """Yields a table for each class that defines options, with the programs that have it."""
-  from programs.options.flags import text
+  """Yields a table for each class that declares options, with the programs that have it."""
+  from agents import options
 
-  configs = {name: variant.config for name, variant in _variants()}
-  owners: dict[type, dict[str, dict[str, dataclasses.Field]]] = {}
-  for program, config in configs.items():
-    for field in dataclasses.fields(config):
-      if field.metadata.get('flag', True):
-        # The class that introduces an option; classes below it may only change its default.
-        owner = [c for c in config.__mro__ if field.name in inspect.get_annotations(c)][-1]
-        owners.setdefault(owner, {}).setdefault(field.name, {})[program] = field
-  order = sorted(owners, key=lambda owner: (-len(_programs(owners[owner])), owner.__name__))
+  owners: dict[type, dict[str, dict[str, Any]]] = {}
+  for program, variant in _variants():
+    for leaf in options.leaves(variant.defaults):
+      if leaf.flag:
+        owners.setdefault(leaf.owner, {}).setdefault(leaf.name, {})[program] = leaf
+  order = sorted(owners, key=lambda owner: -len(_programs(owners[owner])))
   for owner in order:
     programs = _programs(owners[owner])
     short = _short(programs)
-    title = owner.__name__.removesuffix('Config') or f'Only {", ".join(short)}'
-    yield f'\n## {title}\n'
+    yield f'\n## {owner.__name__.removesuffix("Config").removesuffix("Options")}\n'
     summary, _, _ = (inspect.getdoc(owner) or '').partition('\n')
     yield f'{summary}\n'
     yield f'Programs: {", ".join(f"`{program}`" for program in short)}.\n'
     yield '| option | default | meaning |\n|---|---|---|'
-    for name, fields in owners[owner].items():
-      yield f'| `--{name}` | {_default(fields, programs)} | {_cell(text(fields, _short))} |'
+    for name, by_program in owners[owner].items():
+      text = next(iter(by_program.values())).help
+      yield f'| `--{name}` | {_default(by_program, programs)} | {_cell(text)} |'
 
 
 def _variants() -> Iterator[tuple[str, Any]]:
-  """Yields each program with each of its agents, named program or program/agent."""
+  """Yields each program with each of its agents, named program/agent, or program if it has one."""
   from programs import registry
   from programs.options.agent_choice import variants
 
   for program in sorted(registry.PROGRAMS):
-    for agent, variant in variants(registry.load(program)).items():
-      yield (f'{program}/{agent}' if agent else program), variant
+    found = variants(registry.load(program))
+    for agent, variant in found.items():
+      yield (f'{program}/{agent}' if len(found) > 1 else program), variant
 
 
-def _programs(fields: dict[str, dict[str, dataclasses.Field]]) -> list[str]:
-  return sorted({program for by_program in fields.values() for program in by_program})
+def _programs(leaves: dict[str, dict[str, Any]]) -> list[str]:
+  return sorted({program for by_program in leaves.values() for program in by_program})
 
 
 def _short(programs: Collection[str]) -> list[str]:
@@ -111,11 +108,11 @@ def _short(programs: Collection[str]) -> list[str]:
   return sorted(whole | {name for name in programs if name.partition('/')[0] not in whole})
 
 
-def _default(fields: dict[str, dataclasses.Field], programs: list[str]) -> str:
+def _default(leaves: dict[str, Any], programs: list[str]) -> str:
   shown: dict[str, list[str]] = {}
-  for program, field in fields.items():
-    shown.setdefault(_value(field.default), []).append(program)
-  if len(shown) == 1 and set(fields) == set(programs):
+  for program, leaf in leaves.items():
+    shown.setdefault(_value(leaf.value), []).append(program)
+  if len(shown) == 1 and set(leaves) == set(programs):
     return next(iter(shown))
   return ', '.join(f'{value} ({", ".join(_short(names))})' for value, names in shown.items())
 

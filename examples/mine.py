@@ -1,24 +1,22 @@
-"""A program: Sebulba in the corridor, with the agent and the node from the files beside it."""
+"""A program: Sebulba in the corridor, with the node from the file beside it."""
 
 import dataclasses
-import functools
 
 import launchpad as lp
 
-from agents.options import option
 from environments import user_file
 from launchers.placement import Resources
+from nodes.runtime.options import RunOptions
 from programs import sebulba
-from programs.parts.replay import make_queue
 
-NAMES = 'corridor.py:make', 'tempered.py:Tempered', 'histogram.py:ActionHistogram'
-CORRIDOR, TEMPERED, HISTOGRAM = (user_file.named(name, beside=__file__) for name in NAMES)
+CORRIDOR = user_file.named('corridor.py:make', beside=__file__)
+HISTOGRAM = user_file.named('histogram.py:ActionHistogram', beside=__file__)
+make_agent = sebulba.make_agent  # The agent of --agent.
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(sebulba.Config):
-  env: str = option(str(CORRIDOR), 'environment')
-  hottest: float = option(4.0, 'temperature of the environment that explores most')
+  run: RunOptions = dataclasses.replace(sebulba.Config.run, env=str(CORRIDOR))
 
 
 def add_histogram(program, monitor):
@@ -26,13 +24,8 @@ def add_histogram(program, monitor):
   return program.add_node(node, label='histogram', receives={'copies of unrolls': 'inference'})
 
 
-def make_agent(config):
-  return functools.partial(TEMPERED, config)
-
-
 def make_program(config):
-  parts = make_agent(config), make_queue(config)
-  return sebulba.make_graph('mine', config, *parts, add_observer=add_histogram)
+  return sebulba.make_graph('mine', config, make_agent(config), add_observer=add_histogram)
 
 
 def placement(config):

@@ -1,21 +1,25 @@
 """An agent: V-trace in which each environment explores at its own temperature."""
 
-import jax
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 
-from agents.agent import ActOutput
+from agents.options import option
 from agents.vtrace.agent import VTrace
 
 
 class Tempered(VTrace):
+  @dataclasses.dataclass(frozen=True)
+  class Config(VTrace.Config):
+    action_kinds = ('discrete', 'multi_discrete')
+    hottest: float = option(4.0, 'temperature of the environment that explores most', above=0)
+
   def exploration(self, num_environments):
     return np.geomspace(1.0, self._config.hottest, num_environments, dtype=np.float32)
 
-  def act(self, params, core_state, timestep, exploration, keys):
-    output, core_state = self.network.step(params, core_state, timestep)
+  def policy(self, params, output, timestep, exploration, keys):
     # Evaluators have temperature 0. The tempered logits are stored, so V-trace can correct for them.
     logits = output.logits / jnp.maximum(exploration, 1e-6)[:, None]
-    action = jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
-    core_state = self.network.record_action(core_state, action)
-    return ActOutput(action, {'behaviour_logits': logits}, core_state)
+    output = output._replace(logits=logits)
+    return super().policy(params, output, timestep, exploration, keys)

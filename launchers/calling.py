@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import launchpad as lp
 
 from launchers import own_python, placement
-from launchers.engine import Engine, Job, RunDir
+from launchers.engine import Engine, Job
 from launchers.engines import Local
 from launchers.graph import check
 from launchers.node_output import FILES, TERMINAL
@@ -75,7 +75,7 @@ def launch(
     program=program,
     placement=placed,
     given={},
-    config=RunDir(path),
+    config={'run_dir': path},
     node_timeout=node_timeout,
     node_output=FILES if 'node_output' in engine.refuses else node_output,
   )

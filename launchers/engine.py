@@ -27,13 +27,6 @@ from rundir import run_directory
 
 
 @dataclasses.dataclass(frozen=True)
-class RunDir:
-  """The options of a program that has no others here, such as one of a user's own `main`."""
-
-  run_dir: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Job:
   """One graph, built once for one run directory.
 
@@ -42,14 +35,14 @@ class Job:
     program: the graph.
     placement: resources of each group, with the changes of the user's file applied.
     given: the options that the user set, by name.
-    config: every option; `run_dir` is the run directory, '' in a dry run without one.
+    config: every option, by name; `run_dir` is the run directory, '' in a dry run without one.
     resumed: whether the run directory belongs to an earlier run; this process then holds its lock.
     node_timeout: see `supervise.supervise`.
     node_output: where the output of nodes goes besides their logs; see `launchers.node_output`.
     notes: paragraphs that a preview prints after the graph.
     warnings: warnings about the options; one sentence each.
     fixed: the options that stay the same for the whole run, with their values.
-    remake: returns graph and config of the run when it is resumed for the n-th time; None for a program
+    remake: returns graph and options of the run when it is resumed for the n-th time; None for a program
       without checkpoints that are known here, such as one of the user's own.
     launch_flags: the given flags that choose where and how the program runs, such as --launcher=ray. A
       run directory does not record them, so that a run can be resumed elsewhere.
@@ -61,14 +54,14 @@ class Job:
   program: lp.Program
   placement: Mapping[str, Resources]
   given: Mapping[str, Any]
-  config: Any
+  config: Mapping[str, Any]
   resumed: bool = False
   node_timeout: float = math.inf
   node_output: str = FILES
   notes: Sequence[str] = ()
   warnings: Sequence[str] = ()
   fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  remake: Callable[[int], tuple[lp.Program, Any]] | None = None
+  remake: Callable[[int], tuple[lp.Program, Mapping[str, Any]]] | None = None
   launch_flags: Sequence[str] = ()
   prepare: Callable[[Job], None] | None = None
   page_port: int | None = None
@@ -76,7 +69,7 @@ class Job:
   @property
   def run_dir(self) -> str:
     """The run directory."""
-    return self.config.run_dir
+    return str(self.config['run_dir'])
 
   @property
   def title(self) -> str:
@@ -84,7 +77,7 @@ class Job:
     return title(self.name, self.config, self.run_dir)
 
 
-def title(program: str, config: Any, run_dir: str) -> str:
+def title(program: str, config: Mapping[str, Any], run_dir: str) -> str:
   """Returns the title of a run: its program, environment and directory.
 
   Args:
@@ -96,9 +89,9 @@ def title(program: str, config: Any, run_dir: str) -> str:
   return f'{user_file.title(program)}{env and f" on {env}"}  {run_dir}'
 
 
-def env_title(config: Any) -> str:
+def env_title(config: Mapping[str, Any]) -> str:
   """Returns the title of a run's environment; '' for a Launchpad program without one."""
-  env = getattr(config, 'env', '')
+  env = config.get('env', '')
   return user_file.title(env) if isinstance(env, str) else ''
 
 

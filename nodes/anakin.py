@@ -15,15 +15,18 @@ from absl import logging
 
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
+from agents.anakin.limits import RingSizes
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
+from agents.seeding import Seed
 from agents.types import Nest
 from nodes.learning import serialisation, warm_start
 from nodes.learning.checkpointer import Checkpointer, save_final_params
 from nodes.learning.finite import raise_first_not_finite
 from nodes.learning.memory import check_memory
-from nodes.learning.options import CompiledLoopOptions
+from nodes.learning.options import LoopOptions
 from nodes.runtime import activity, lifecycle
 from nodes.runtime.gate import ReadyGate
+from nodes.runtime.options import RunOptions
 from nodes.runtime.reporter import Reporter
 from rundir import checkpoints, saved_params
 
@@ -40,7 +43,13 @@ class Anakin:
     make_agent: Callable[[dm_env.specs.Array, dm_env.specs.Array], Agent],
     make_environment: Callable[[], JaxEnvironment],
     monitor: Any,
-    options: CompiledLoopOptions,
+    options: LoopOptions,
+    run: RunOptions,
+    *,
+    seed: Seed,
+    rings: RingSizes | None = None,
+    name: str = 'anakin/0',
+    learner: int = 0,
   ):
     """Initialises the node; the work starts in `run`.
 
@@ -49,10 +58,17 @@ class Anakin:
       make_environment: builds one environment.
       monitor: client of the monitor.
       options: of the loop.
+      run: when training ends, and what it saves; it ends with the first call that reaches `num_steps`.
+      seed: of all random numbers.
+      rings: the replay on the devices; None where a learner step uses the new unrolls only.
+      name: of the node.
+      learner: index of this learner, in a run with several independent learners.
     """
     self._make_agent = make_agent
     self._make_environment = make_environment
-    self._options = options
+    self._options, self._run_options = options, run
+    self._seed, self._rings, self._name = seed, rings, name
+    self._learner_dir = run.learner_dir(learner)
     self._counts = {'actor_steps': 0, 'environment_frames': 0, 'learner_steps': 0}
     self._monitor = monitor
     self._state: AnakinState | None = None
@@ -90,16 +106,16 @@ class Anakin:
         self._options.num_envs,
         devices,
         self._options.updates_per_call,
-        self._options.rings,
+        self._rings,
       )
-      check_memory(loop.replay_bytes, devices, self._options.run.checkpoint_period > 0)
+      check_memory(loop.replay_bytes, devices, self._run_options.checkpoint_period > 0)
     except ValueError as error:
       raise lifecycle.NonRetryableError(str(error)) from error
-    if self._options.rings:
+    if self._rings:
       gib = loop.replay_bytes / 2**30
       logging.info('%.3f GiB of replay over %d device(s)', gib, len(devices))
-    directory = checkpoints.directory(self._options.run.learner_dir)
-    reporter = Reporter(self._monitor, self._options.name, self._measure, period=0.25)
+    directory = checkpoints.directory(self._learner_dir)
+    reporter = Reporter(self._monitor, self._name, self._measure, period=0.25)
     state = self._begin(agent, loop, checkpoints.newest(directory))
     reporter.count(self._counts)
     with activity.doing(activity.COMPILING):
@@ -109,8 +125,8 @@ class Anakin:
     self._gate.open()
     checkpointer = Checkpointer(
       directory,
-      self._options.run.checkpoint_period,
-      self._options.run.checkpoints_kept,
+      self._run_options.checkpoint_period,
+      self._run_options.checkpoints_kept,
       functools.partial(self._save, loop),
     )
     self._measured = dict(self._counts)
@@ -125,12 +141,12 @@ class Anakin:
       self._counts = dict(checkpoint.counts)
       logging.info('resuming from %s: %s', checkpoint.path, checkpoint.counts)
       return loop.put(serialisation.restore(checkpoint, loop.shapes()))
-    path = checkpoints.directory(self._options.run.learner_dir)
+    path = checkpoints.directory(self._learner_dir)
     logging.info('%s has no checkpoint yet: training starts with a new state', path)
-    state = loop.init(self._options.seed.key())
-    if saved_params.has_initial(self._options.run.run_dir):
+    state = loop.init(self._seed.key())
+    if saved_params.has_initial(self._run_options.run_dir):
       learner = jax.device_get(state.learner)
-      learner = warm_start.with_initial_params(agent, learner, self._options.run.run_dir)
+      learner = warm_start.with_initial_params(agent, learner, self._run_options.run_dir)
       state = loop.put(state._replace(learner=learner))
     return state
 
@@ -144,7 +160,7 @@ class Anakin:
     assert self._state is not None
     trained = False
     try:
-      while self._counts['actor_steps'] < self._options.run.num_steps:
+      while self._counts['actor_steps'] < self._run_options.num_steps:
         self._train(loop)
         reporter.maybe_report()
         checkpointer.maybe_write()
@@ -154,7 +170,7 @@ class Anakin:
       self._end_training()
       checkpointer.write_now(stop.is_set)
       params = jax.device_get(self._state.learner.params)
-      save_final_params(self._options.run.learner_dir, params, stop.is_set)
+      save_final_params(self._learner_dir, params, stop.is_set)
       activity.mark(activity.IDLE)
       reporter.report_now(stop.is_set)
       reporter.report_finished_until_stopped(self._counts, stop)

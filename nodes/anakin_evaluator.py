@@ -12,9 +12,11 @@ from agents import shapes
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment, evaluated
 from agents.anakin.evaluation import Evaluation
+from agents.seeding import Seed
 from nodes.learning import serialisation
 from nodes.runtime import activity, lifecycle, rpc
-from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
+from nodes.runtime.options import EvaluationOptions
+from nodes.runtime.periodic_evaluator import Evaluated, PeriodicEvaluator
 
 
 class AnakinEvaluator(PeriodicEvaluator):
@@ -32,6 +34,7 @@ class AnakinEvaluator(PeriodicEvaluator):
     monitor: Any,
     name: str,
     options: EvaluationOptions,
+    seed: Seed,
     several: bool = False,
   ):
     """Initialises an evaluator.
@@ -43,9 +46,10 @@ class AnakinEvaluator(PeriodicEvaluator):
       monitor: Courier client of the monitor.
       name: of the node, such as 'evaluator/0'.
       options: of evaluation.
+      seed: of environments and actions.
       several: whether the program has learners beside `anakin`; `evaluated_frames` then are of all.
     """
-    super().__init__(monitor, name, options)
+    super().__init__(monitor, name, options, seed)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._anakin = anakin

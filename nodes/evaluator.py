@@ -14,11 +14,13 @@ import dm_env
 import numpy as np
 from absl import logging
 
+from agents.seeding import Seed
 from environments import nests
 from environments.base import BatchedEnvironment
 from nodes.inference.client import Connectable, RemotePolicy
 from nodes.runtime import activity, lifecycle
-from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
+from nodes.runtime.options import EvaluationOptions
+from nodes.runtime.periodic_evaluator import Evaluated, PeriodicEvaluator
 from nodes.runtime.video_schedule import VideoRecording
 
 
@@ -205,6 +207,7 @@ class Evaluator(PeriodicEvaluator):
     monitor: Any,
     name: str,
     options: EvaluationOptions,
+    seed: Seed,
   ):
     """Initialises an evaluator.
 
@@ -214,8 +217,9 @@ class Evaluator(PeriodicEvaluator):
       monitor: Courier client of the monitor.
       name: of the node, such as 'evaluator/0'.
       options: of evaluation.
+      seed: of environments and actions.
     """
-    super().__init__(monitor, name, options)
+    super().__init__(monitor, name, options, seed)
     self._make_environment = make_environment
     self._inference = inference
 

@@ -11,15 +11,17 @@ from typing import Any
 from acme import specs
 
 from agents.agent import Agent
+from agents.seeding import Seed
 from agents.types import Nest
 from environments.base import BatchedEnvironment
 from nodes.gossip.gossiping import Gossiping
 from nodes.gossip.options import GossipOptions
 from nodes.inference.layout import EnvGroupSpec
-from nodes.inference.options import ServingOptions
+from nodes.inference.options import InferenceOptions
 from nodes.inference_learner import InferenceLearner
 from nodes.learning import loop
 from nodes.learning.options import TrainingOptions
+from nodes.unrolls.options import UnrollSinks
 
 
 class GossipInferenceLearner(Gossiping, InferenceLearner):
@@ -39,9 +41,13 @@ class GossipInferenceLearner(Gossiping, InferenceLearner):
     monitor: Any,
     *,
     port: int,
-    serving: ServingOptions,
+    options: InferenceOptions,
+    seed: Seed,
+    num_environments: int,
+    sinks: UnrollSinks,
     training: TrainingOptions,
     gossip: GossipOptions,
+    peer: int,
     successors: Sequence[Any],
   ):
     """Initialises a peer.
@@ -53,12 +59,16 @@ class GossipInferenceLearner(Gossiping, InferenceLearner):
       replay_addresses: as in `InferenceLearner`; of this peer's replay.
       monitor: as in `InferenceLearner`.
       port: as in `InferenceLearner`.
-      serving: as in `InferenceLearner`, with a seed of this peer's own.
+      options: as in `InferenceLearner`.
+      seed: as in `InferenceLearner`, this peer's own.
+      num_environments: as in `InferenceLearner`.
+      sinks: as in `InferenceLearner`.
       training: as in `InferenceLearner`, for a single replica.
       gossip: options of gossip.
+      peer: index of this peer.
       successors: Courier clients of the peers that it sends to, in the order of `gossip`.
     """
-    Gossiping.__init__(self, gossip, successors)
+    Gossiping.__init__(self, gossip, peer, successors)
     InferenceLearner.__init__(
       self,
       make_agent,
@@ -67,7 +77,10 @@ class GossipInferenceLearner(Gossiping, InferenceLearner):
       replay_addresses,
       monitor,
       port=port,
-      serving=serving,
+      options=options,
+      seed=seed,
+      num_environments=num_environments,
+      sinks=sinks,
       training=training,
     )
 

@@ -15,12 +15,14 @@ from agents import optimizers
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState
+from agents.seeding import Seed
 from nodes.anakin import Anakin
 from nodes.gossip.gossiping import Gossiping
 from nodes.gossip.options import GossipOptions
 from nodes.learning import serialisation
-from nodes.learning.options import CompiledLoopOptions
+from nodes.learning.options import LoopOptions
 from nodes.runtime import activity, lifecycle
+from nodes.runtime.options import RunOptions
 from rundir import checkpoints, saved_params
 
 _FETCH_SECONDS = 60.0  # For the parameters of one neighbour.
@@ -39,9 +41,14 @@ class GossipPeer(Gossiping, Anakin):
     make_agent: Callable[[dm_env.specs.Array, dm_env.specs.Array], Agent],
     make_environment: Callable[[], JaxEnvironment],
     monitor: Any,
-    options: CompiledLoopOptions,
+    options: LoopOptions,
+    run: RunOptions,
     gossip: GossipOptions,
     successors: Sequence[Any],
+    *,
+    peer: int,
+    seed: Seed,
+    params_seed: Seed,
   ):
     """Initialises a peer.
 
@@ -50,11 +57,26 @@ class GossipPeer(Gossiping, Anakin):
       make_environment: as in `Anakin`.
       monitor: as in `Anakin`.
       options: of the peer's own loop.
+      run: as in `Anakin`; `num_steps` are the peer's own.
       gossip: options of gossip.
       successors: Courier clients of the peers that it sends to, in the order of `gossip`.
+      peer: index of this peer.
+      seed: of all random numbers of this peer, except the initial parameters.
+      params_seed: of the initial parameters, the same in all peers.
     """
-    Gossiping.__init__(self, gossip, successors)
-    Anakin.__init__(self, make_agent, make_environment, monitor, options)
+    Gossiping.__init__(self, gossip, peer, successors)
+    Anakin.__init__(
+      self,
+      make_agent,
+      make_environment,
+      monitor,
+      options,
+      run,
+      seed=seed,
+      name=f'peer/{peer}',
+      learner=peer,
+    )
+    self._params_seed = params_seed
     self._stop = threading.Event()
 
   def _run(self, stop: threading.Event) -> None:
@@ -72,10 +94,10 @@ class GossipPeer(Gossiping, Anakin):
       return state
     if lifecycle.restart_count() and (found := self._fetch_from_neighbour()) is not None:
       return self._adopt_neighbour_state(agent, loop, *found)
-    if saved_params.has_initial(self._options.run.run_dir):
+    if saved_params.has_initial(self._run_options.run_dir):
       return state
     # A peer has environments of its own, but the initial parameters of all.
-    return state._replace(learner=loop.init(self._gossip.params_seed.key()).learner)
+    return state._replace(learner=loop.init(self._params_seed.key()).learner)
 
   def _adopt_neighbour_state(
     self, agent: Agent, loop: AnakinLoop, counts: dict[str, int], params: Any
@@ -87,7 +109,7 @@ class GossipPeer(Gossiping, Anakin):
     new.
     """
     self._counts = dict(counts)
-    seed = self._options.seed.child('restart', lifecycle.restart_count())
+    seed = self._seed.child('restart', lifecycle.restart_count())
     state = loop.init(seed.key())
     learner = jax.device_get(state.learner)
     learner = agent.with_params(learner, serialisation.from_data(params, learner.params))

@@ -13,13 +13,15 @@ import jax
 from acme import specs
 
 from agents.agent import Agent
+from agents.seeding import Seed
 from environments.base import BatchedEnvironment, describe
 from nodes.actor import Actor
 from nodes.inference.layout import EnvGroupSpec
-from nodes.inference.options import ServingOptions
+from nodes.inference.options import InferenceOptions
 from nodes.inference.server import make_server
 from nodes.learning.parameter_client import make_parameter_client
 from nodes.runtime import activity, lifecycle
+from nodes.unrolls.options import UnrollSinks
 
 
 class ImpalaActor:
@@ -38,7 +40,9 @@ class ImpalaActor:
     replay_addresses: Sequence[str],
     monitor: Any,
     *,
-    serving: ServingOptions,
+    seed: Seed,
+    num_environments: int,
+    sinks: UnrollSinks,
     update_period: float,
   ):
     """Initialises an actor; the work starts in `run`.
@@ -50,7 +54,9 @@ class ImpalaActor:
       learner: Courier client of the learner.
       replay_addresses: host:port of each Reverb server.
       monitor: Courier client of the monitor.
-      serving: options of inference; `devices` is ignored, since it acts on the first CPU device.
+      seed: of its environments and of action sampling.
+      num_environments: training environments of the whole program.
+      sinks: where the unrolls are written.
       update_period: seconds between parameter fetches.
     """
     self._make_agent = make_agent
@@ -59,7 +65,7 @@ class ImpalaActor:
     self._learner = learner
     self._replay_addresses = replay_addresses
     self._monitor = monitor
-    self._serving = serving
+    self._seed, self._num_environments, self._sinks = seed, num_environments, sinks
     self._update_period = update_period
 
   def run(self) -> None:
@@ -69,13 +75,17 @@ class ImpalaActor:
     spec, action_repeat = describe(self._make_environment)
     agent = self._make_agent(spec.observations, spec.actions)
     server = make_server(
-      self._serving,
+      # A batch is this actor's own request, so it never waits for others.
+      InferenceOptions(inference_batch_size=self._env_group.num_envs, inference_timeout_ms=0.0),
       agent,
       [self._env_group],
       jax.local_devices(backend='cpu')[:1],
       spec,
       action_repeat,
+      seed=self._seed,
+      num_environments=self._num_environments,
       replay_addresses=self._replay_addresses,
+      sinks=self._sinks,
     )
     actor_id = self._env_group.actor_id
     client = make_parameter_client(self._learner, actor_id, self._update_period, server, agent)
@@ -99,5 +109,5 @@ class ImpalaActor:
         actor_id,
         self._env_group.num_envs,
         1,
-        self._serving.seed,
+        self._seed,
       ).run()

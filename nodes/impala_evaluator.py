@@ -12,15 +12,17 @@ from acme import specs
 
 from agents import shapes
 from agents.agent import Agent
+from agents.seeding import Seed
 from agents.types import Nest
 from environments.base import BatchedEnvironment
 from nodes.evaluator import play_returns, record_video
 from nodes.inference.layout import EnvGroupSpec
-from nodes.inference.options import ServingOptions
+from nodes.inference.options import InferenceOptions
 from nodes.inference.server import InferenceServer, make_server
 from nodes.learning import serialisation
 from nodes.runtime import activity, lifecycle, rpc
-from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
+from nodes.runtime.options import EvaluationOptions
+from nodes.runtime.periodic_evaluator import Evaluated, PeriodicEvaluator
 from nodes.runtime.video_schedule import VideoRecording
 
 
@@ -38,6 +40,7 @@ class ImpalaEvaluator(PeriodicEvaluator):
     monitor: Any,
     name: str,
     options: EvaluationOptions,
+    seed: Seed,
   ):
     """Initialises an evaluator.
 
@@ -48,8 +51,9 @@ class ImpalaEvaluator(PeriodicEvaluator):
       monitor: Courier client of the monitor.
       name: of the node, such as 'evaluator/0'.
       options: of evaluation.
+      seed: of environments and actions.
     """
-    super().__init__(monitor, name, options)
+    super().__init__(monitor, name, options, seed)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._learner = learner
@@ -62,17 +66,16 @@ class ImpalaEvaluator(PeriodicEvaluator):
     spec, repeat = environment.spec(), environment.action_repeat
     agent = self._make_agent(spec.observations, spec.actions)
     env_group = EnvGroupSpec(self._name, 0, self._num_envs, 0, training=False)
-    serving = ServingOptions(
-      devices=(0,),
-      batch_size=self._num_envs,
-      timeout_ms=0.0,
-      one_core=False,
-      num_environments=self._num_envs,
-      audit_dir='',
+    server = make_server(
+      InferenceOptions(inference_batch_size=self._num_envs, inference_timeout_ms=0.0),
+      agent,
+      [env_group],
+      jax.local_devices(backend='cpu')[:1],
+      spec,
+      repeat,
       seed=self._seed,
+      num_environments=self._num_envs,
     )
-    devices = jax.local_devices(backend='cpu')[:1]
-    server = make_server(serving, agent, [env_group], devices, spec, repeat)
     policy = _NewestPolicy(server, self._learner, shapes.params(agent))
 
     def play(should_stop: Callable[[], bool], is_out_of_time: Callable[[], bool]) -> Evaluated:

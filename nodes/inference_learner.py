@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,9 +10,10 @@ from typing import Any
 from acme import specs
 
 from agents.agent import Agent
+from agents.seeding import Seed
 from environments.base import BatchedEnvironment
 from nodes.inference.layout import EnvGroupSpec
-from nodes.inference.options import ServingOptions
+from nodes.inference.options import InferenceOptions
 from nodes.inference.server import InferenceServer, make_server
 from nodes.inference.socket_server import SocketServer
 from nodes.learning import loop, replicas
@@ -22,6 +22,7 @@ from nodes.learning.parameter_server import ParameterServer
 from nodes.learning.parameter_service import ActingAndServing, ParameterService
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters
+from nodes.unrolls.options import UnrollSinks
 
 
 class InferenceLearner(ParameterService):
@@ -41,7 +42,10 @@ class InferenceLearner(ParameterService):
     monitor: Any,
     *,
     port: int,
-    serving: ServingOptions,
+    options: InferenceOptions,
+    seed: Seed,
+    num_environments: int,
+    sinks: UnrollSinks,
     training: TrainingOptions,
     observers: Sequence[Any] = (),
     coordinator: str | None = None,
@@ -56,7 +60,10 @@ class InferenceLearner(ParameterService):
       replay_addresses: host:port of each Reverb server.
       monitor: client of the monitor.
       port: to listen on.
-      serving: options of inference; actor devices may overlap with learner devices.
+      options: of inference; actor devices may overlap with learner devices.
+      seed: of action sampling; the node adds its replica.
+      num_environments: training environments of the whole program.
+      sinks: where the unrolls are written.
       training: options of learning.
       observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
       coordinator: host:port of the JAX coordinator; None for one replica.
@@ -66,13 +73,14 @@ class InferenceLearner(ParameterService):
       OSError: if the port is in use.
     """
     super().__init__()
-    self._inbox = SocketServer(port, shared_memory=serving.shared_memory)
+    self._inbox = SocketServer(port, shared_memory=options.shared_memory)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._env_groups = env_groups
     self._replay_addresses = replay_addresses
     self._monitor = monitor
-    self._serving = serving
+    self._options, self._seed, self._num_environments = options, seed, num_environments
+    self._sinks = sinks
     self._training = training
     self._observers = observers
     self._coordinator = coordinator
@@ -99,15 +107,17 @@ class InferenceLearner(ParameterService):
     return None
 
   def _make_server(self, prepared: loop.Prepared) -> InferenceServer:
-    seed = self._serving.seed.child('replica', self._training.replica)
     return make_server(
-      dataclasses.replace(self._serving, seed=seed),
+      self._options,
       prepared.agent,
       self._env_groups,
-      replicas.local_devices(self._serving.devices, '--actor_devices'),
+      replicas.local_devices(self._options.actor_devices, '--actor_devices'),
       prepared.environment_spec,
       prepared.action_repeat,
+      seed=self._seed.child('replica', self._training.replica),
+      num_environments=self._num_environments,
       replay_addresses=self._replay_addresses,
+      sinks=self._sinks,
       observers=self._observers,
       counter=prepared.counter,
       inbox=self._inbox,

@@ -10,15 +10,17 @@ from typing import Any
 from acme import specs
 
 from agents.agent import Agent
+from agents.seeding import Seed
 from environments.base import BatchedEnvironment, describe
 from nodes.inference.layout import EnvGroupSpec
-from nodes.inference.options import ServingOptions
+from nodes.inference.options import InferenceOptions
 from nodes.inference.server import InferenceServer, make_server
 from nodes.inference.socket_server import SocketServer
 from nodes.learning import replicas
 from nodes.learning.parameter_client import make_parameter_client
 from nodes.runtime import activity, affinity, lifecycle
 from nodes.runtime.reporter import Reporter
+from nodes.unrolls.options import UnrollSinks
 from rundir.checkpoints import COUNTERS
 
 _CHECK_SECONDS = 0.1
@@ -41,7 +43,10 @@ class InferenceNode:
     *,
     port: int,
     name: str,
-    serving: ServingOptions,
+    options: InferenceOptions,
+    seed: Seed,
+    num_environments: int,
+    sinks: UnrollSinks,
     update_period: float,
     observers: Sequence[Any] = (),
   ):
@@ -56,14 +61,17 @@ class InferenceNode:
       monitor: Courier client of the monitor.
       port: to listen on.
       name: of the node, such as 'inference/0'.
-      serving: options of inference; each node has a different seed.
+      options: of inference.
+      seed: of action sampling; each node has a different one.
+      num_environments: training environments of the whole program.
+      sinks: where the unrolls are written.
       update_period: seconds between parameter fetches.
       observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
 
     Raises:
       OSError: if the port is in use.
     """
-    self._inbox = SocketServer(port, shared_memory=serving.shared_memory)
+    self._inbox = SocketServer(port, shared_memory=options.shared_memory)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._env_groups = env_groups
@@ -71,7 +79,8 @@ class InferenceNode:
     self._replay_addresses = replay_addresses
     self._monitor = monitor
     self._name = name
-    self._serving = serving
+    self._options, self._seed, self._num_environments = options, seed, num_environments
+    self._sinks = sinks
     self._update_period = update_period
     self._observers = observers
 
@@ -89,15 +98,18 @@ class InferenceNode:
   def _make_server(self) -> InferenceServer:
     spec, action_repeat = describe(self._make_environment)
     self._agent = agent = self._make_agent(spec.observations, spec.actions)
-    self._devices = replicas.local_devices(self._serving.devices, '--actor_devices')
+    self._devices = replicas.local_devices(self._options.actor_devices, '--actor_devices')
     return make_server(
-      self._serving,
+      self._options,
       agent,
       self._env_groups,
       self._devices,
       spec,
       action_repeat,
+      seed=self._seed,
+      num_environments=self._num_environments,
       replay_addresses=self._replay_addresses,
+      sinks=self._sinks,
       observers=self._observers,
       inbox=self._inbox,
     )
@@ -119,7 +131,7 @@ class InferenceNode:
         finished.set()
       activity.mark(activity.COMPILING)
       server.compile()
-      if self._serving.one_core and self._devices[0].platform == 'cpu':
+      if self._options.one_core and self._devices[0].platform == 'cpu':
         affinity.share_a_core()  # Covers the threads started below.
       server.start()
       if not finished.is_set():

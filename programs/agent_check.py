@@ -13,10 +13,10 @@ from typing import Any
 
 from acme import specs
 
+from agents import options
 from environments import jax_registry, separate_process, user_file
 from launchers import streams
-from nodes.unrolls.table_names import UNROLLS
-from programs.options import playable, user_torso
+from programs.options import playable, user_agent, user_torso
 from programs.runs import Run
 from programs.warm_start import Source
 
@@ -33,8 +33,7 @@ def check(run: Run, source: Source | None) -> None:
   Raises:
     ValueError: one sentence that names the flag and what does not fit.
   """
-  torso = user_torso.named(run.config)
-  flag = f'--torso={torso}' if torso else f'--init_from={run.config.init_from}' if source else ''
+  flag = _tried(run.config) or (f'--init_from={run.config.run.init_from}' if source else '')
   make_agent = run.module.make_agent
   if make_agent is None:
     if flag:
@@ -48,7 +47,7 @@ def check(run: Run, source: Source | None) -> None:
   flag = flag or f'--program={run.program}'
   notice = f'still trying {flag}, after {playable.NOTICE_SECONDS:.0f} s'
   with streams.announced_if_slow(notice, playable.NOTICE_SECONDS):
-    elsewhere = bool(getattr(run.config, 'actor_python', ''))
+    elsewhere = bool(options.value(run.config, 'actor_python', ''))
     separate_process.call(
       'programs.agent_check:trial',
       make_agent(run.config),
@@ -87,17 +86,29 @@ def trial(
 
   if spec is None:
     spec = _spec(environments, config)
-  torso = user_torso.named(config)
-  files = [user_file.named(name).file.path for name in (torso, program) if name]
+  agent, torso = user_agent.named(config), user_torso.named(config)
+  files = [user_file.named(name).file.path for name in (agent, torso, program) if name]
+  if agent:
+    user_agent.check_options(user_agent.read(agent), user_torso.carried(config))
   if torso:
     try:
       user_file.named(torso).load()
     except ValueError as error:
       raise ValueError(f'--torso={error}') from error
   if files:
-    tried = f'--torso={torso}: trying it' if torso else f'--program={program}: trying its agent'
+    flag = _tried(config)
+    tried = f'{flag}: trying it' if flag else f'--program={program}: trying its agent'
     with user_file.user_code_errors(tried, *files):
-      tracing.trace(make_agent(spec.observations, spec.actions), spec, *_batch(config))
+      built = make_agent(spec.observations, spec.actions)
+      prioritized = bool(options.value(config, 'priority_exponent', 0))
+      table, unrolls = config.learner_batch
+      tracing.trace(built, spec, table, unrolls, prioritized)
+    if agent and not isinstance(built, user_agent.load(user_agent.read(agent))):
+      raise ValueError(
+        f'--agent={agent}: make_agent of --program={program} returns another agent, '
+        f'{type(built).__name__}; let it return programs.sebulba.make_agent(config), or leave --agent '
+        'out.'
+      )
   if source is not None:
     try:
       params = shapes.params(make_agent(spec.observations, spec.actions))
@@ -106,18 +117,18 @@ def trial(
       raise ValueError(f'--init_from: {error}') from error
 
 
+def _tried(config: Any) -> str:
+  """Returns the flag that names what is the user's own: the agent, else the torso; else ''."""
+  for name, own in ('agent', user_agent.named(config)), ('torso', user_torso.named(config)):
+    if own:
+      return f'--{name}={own}'
+  return ''
+
+
 def _spec(environments: Any, config: Any) -> specs.EnvironmentSpec:
   """Returns the spec of one environment, which this process makes."""
   if environments is jax_registry:
-    environment = jax_registry.make(config.env, config.env_options)
+    environment = jax_registry.make(config.run.env, config.run.env_options)
     return specs.EnvironmentSpec(environment.observation_spec, environment.action_spec, None, None)
-  found: specs.EnvironmentSpec = environments.make_spec(config.env, config.env_options)
+  found: specs.EnvironmentSpec = environments.make_spec(config.run.env, config.run.env_options)
   return found
-
-
-def _batch(config: Any) -> tuple[str, int]:
-  """Returns the table of a learner batch and its unrolls; 0 if the options do not say so."""
-  if parts := getattr(config, 'batch_parts', ()):
-    return parts[0].table, sum(part.unrolls for part in parts)
-  rings = getattr(config, 'rings', None)
-  return UNROLLS, rings.batch_size if rings else getattr(config, 'num_envs', 0)

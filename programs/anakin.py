@@ -11,66 +11,49 @@ from typing import Any
 
 import launchpad as lp
 
-from agents.options import with_default
+from agents.muzero.config import MuZeroConfig
+from agents.ppo.config import PPOConfig
+from agents.r2d2.config import R2D2Config
+from agents.vtrace.config import VTraceConfig
 from environments import jax_registry as environments
 from launchers.placement import Resources
 from launchers.program import Program
-from nodes.learning.options import CompiledLoopOptions
+from nodes.learning.options import LoopOptions
+from nodes.runtime.options import RunOptions
 from programs.options import compiled_presets as presets
-from programs.options.agent_choice import Variant, WithMuZero, WithPPO, WithR2D2, WithVTrace
+from programs.options.agent_choice import Variant
 from programs.options.compiled_loop import CompiledLoopConfig
-from programs.options.compiled_replay import CompiledReplayConfig
-from programs.parts import agent_constructors, default_placement, monitoring
+from programs.options.compiled_replay import RingOptions
+from programs.parts import default_placement, monitoring
+from programs.parts.agent_constructors import make_agent
 from programs.parts.launchpad_nodes import DataCourierNode, Deferred
-from programs.parts.learner import run_options
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
 CALL_TIMEOUT = 120
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(CompiledLoopConfig, WithVTrace):
-  """The options of an Anakin run with V-trace."""
+class Config(CompiledLoopConfig):
+  """The options of an Anakin run, of V-trace unless `AGENTS` says otherwise."""
 
-  learning_rate: float = with_default(WithVTrace, 'learning_rate', 2e-3)
-
-
-@dataclasses.dataclass(frozen=True)
-class PPOConfig(CompiledLoopConfig, WithPPO):
-  """The options of an Anakin run with PPO."""
+  run: RunOptions = RunOptions(agent='vtrace')
+  agent: Any = VTraceConfig(learning_rate=2e-3)
 
 
-@dataclasses.dataclass(frozen=True)
-class R2D2Config(CompiledReplayConfig, WithR2D2):
-  """The options of an Anakin run with R2D2."""
-
-
-@dataclasses.dataclass(frozen=True)
-class MuZeroConfig(CompiledReplayConfig, WithMuZero):
-  """The options of an Anakin run with MuZero."""
-
-  priority_exponent: float = with_default(CompiledReplayConfig, 'priority_exponent', 1.0)
-
-  def _check(self) -> None:
-    self.check_parts(self.batch_size, self.known_devices, 'device(s)')
-
-
-AnyConfig = Config | PPOConfig | R2D2Config | MuZeroConfig
 PRESETS = presets.VTRACE
+_R2D2 = Config(loop=LoopOptions(num_envs=32), replay=RingOptions(), agent=R2D2Config())
+_MUZERO = dataclasses.replace(
+  _R2D2, replay=RingOptions(priority_exponent=1.0), agent=MuZeroConfig()
+)
 AGENTS = {
-  'vtrace': Variant(Config, PRESETS),
-  'ppo': Variant(PPOConfig, presets.PPO),
-  'r2d2': Variant(R2D2Config, presets.R2D2),
-  'muzero': Variant(MuZeroConfig, presets.MUZERO),
+  'vtrace': Variant(Config(), PRESETS),
+  'ppo': Variant(Config(agent=PPOConfig()), presets.PPO),
+  'r2d2': Variant(_R2D2, presets.R2D2),
+  'muzero': Variant(_MUZERO, presets.MUZERO),
 }
 
 
-def make_agent(config: AnyConfig) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return agent_constructors.make_agent(config)
-
-
-def make_program(config: AnyConfig) -> lp.Program:
+def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
   return make_graph('anakin', config, make_agent(config))
 
@@ -84,17 +67,17 @@ def make_graph(name: str, config: CompiledLoopConfig, make_agent: Any) -> lp.Pro
     make_agent: takes the specs of observations and actions.
   """
   program = Program(name)
-  parts = make_agent, environments.maker(config.env, config.env_options)
+  parts = make_agent, environments.maker(config.run.env, config.run.env_options)
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT)
-  options = CompiledLoopOptions(
-    num_envs=config.num_envs,
-    num_devices=config.num_devices,
-    updates_per_call=config.updates_per_call,
-    run=run_options(config),
+  loop = DataCourierNode(
+    Deferred('nodes.anakin', 'Anakin'),
+    *parts,
+    monitor,
+    config.loop,
+    config.run,
     seed=config.root_seed.child('anakin'),
     rings=config.rings,
   )
-  loop = DataCourierNode(Deferred('nodes.anakin', 'Anakin'), *parts, monitor, options)
   anakin = program.add_node(loop, label='anakin', roles=['actor', 'learner'])
   anakin.set_client_kwargs(call_timeout=CALL_TIMEOUT)
   evaluator = Deferred('nodes.anakin_evaluator', 'AnakinEvaluator')
@@ -115,5 +98,5 @@ def placement(config: CompiledLoopConfig) -> dict[str, Resources]:
   """Returns the resources of each group: the loop on the accelerator, the rest on CPUs."""
   restart = default_placement.restart_of_learner(config)
   return default_placement.placement(
-    anakin=default_placement.on_accelerator(config, config.num_devices, restart=restart)
+    anakin=default_placement.on_accelerator(config, config.loop.num_devices, restart=restart)
   )

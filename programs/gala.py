@@ -14,16 +14,18 @@ from typing import Any
 
 import launchpad as lp
 
-from agents.options import with_default
 from agents.vtrace.config import VTraceConfig
 from environments import jax_registry as environments
 from launchers.placement import Resources
 from launchers.program import Program
+from nodes.gossip.options import GossipOptions
+from nodes.learning.options import PeerLoopOptions
+from nodes.runtime.options import RunOptions
 from programs.options import compiled_presets as presets
-from programs.options.gossip import CompiledGossipConfig
+from programs.options.compiled_loop import CompiledLoopConfig
 from programs.parts import default_placement, monitoring
 from programs.parts import peers as peer_nodes
-from programs.parts.agent_constructors import constructor
+from programs.parts.agent_constructors import make_agent
 from programs.parts.launchpad_nodes import Deferred
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
@@ -33,36 +35,43 @@ CYCLES = [{'peer'}]
 PRESETS = presets.GALA
 
 
-@dataclasses.dataclass(frozen=True)
-class A2CConfig(VTraceConfig):
-  """Options of V-trace as A2C, which it is on fresh unrolls, with the values of GALA."""
-
-  unroll_length: int = with_default(VTraceConfig, 'unroll_length', 5)
-  optimizer: str = with_default(VTraceConfig, 'optimizer', 'rmsprop')
-  learning_rate: float = with_default(VTraceConfig, 'learning_rate', 7e-4)
-  rmsprop_eps: float = with_default(VTraceConfig, 'rmsprop_eps', 1e-5)
-  rmsprop_eps_place: str = with_default(VTraceConfig, 'rmsprop_eps_place', 'outside')
-  # Of half the squared error; GALA has 0.5 of all of it.
-  baseline_cost: float = with_default(VTraceConfig, 'baseline_cost', 1.0)
-  max_gradient_norm: float = with_default(VTraceConfig, 'max_gradient_norm', 0.5)
+# V-trace as A2C, which it is on fresh unrolls, with the values of GALA.
+A2C = VTraceConfig(
+  unroll_length=5,
+  optimizer='rmsprop',
+  learning_rate=7e-4,
+  rmsprop_eps=1e-5,
+  rmsprop_eps_place='outside',
+  baseline_cost=1.0,  # Of half the squared error; GALA has 0.5 of all of it.
+  max_gradient_norm=0.5,
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(CompiledGossipConfig, A2CConfig):
+class Config(CompiledLoopConfig):
   """The options of a run of GALA."""
 
+  run: RunOptions = RunOptions(agent='vtrace')
+  loop: PeerLoopOptions = PeerLoopOptions()
+  gossip: GossipOptions = GossipOptions()
+  agent: Any = A2C
 
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.vtrace.agent', 'VTrace', config)
+  @property
+  def num_learners(self) -> int:
+    """The peers, which share num_steps."""
+    return self.gossip.num_peers
+
+  def _check(self) -> None:
+    peer_nodes.check_steps(self.run, self.gossip)
 
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
+  num_peers = config.gossip.num_peers
   program = Program('gala')
-  parts = make_agent(config), environments.maker(config.env, config.env_options)
-  monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT, config.num_peers)
-  peers = peer_nodes.add_peers(program, config, *parts, monitor, CALL_TIMEOUT)
+  parts = make_agent(config), environments.maker(config.run.env, config.run.env_options)
+  monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT, num_peers)
+  peers = peer_nodes.add_peers(program, config, config.gossip, *parts, monitor, CALL_TIMEOUT)
   evaluator = Deferred('nodes.anakin_evaluator', 'AnakinEvaluator')
   args = *parts, peers[0], monitor
   monitoring.add_evaluator(
@@ -72,11 +81,11 @@ def make_program(config: Config) -> lp.Program:
     *args,
     roles=['evaluator', 'inference'],
     receives={'parameters': 'learner'},
-    several=config.num_peers > 1,
+    several=num_peers > 1,
   )
   return program
 
 
 def placement(config: Config) -> dict[str, Resources]:
   """Returns the resources of each group."""
-  return default_placement.placement(**peer_nodes.placement(config))
+  return default_placement.placement(**peer_nodes.placement(config, config.gossip))

@@ -8,23 +8,27 @@ all nodes   --report-->         monitor
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import launchpad as lp
 
+from agents.ppo.config import PPOConfig
+from agents.vtrace.config import VTraceConfig
 from environments import registry as environments
 from launchers.placement import Resources
 from launchers.program import Program
 from nodes.inference.layout import layout
-from nodes.inference.options import ServingOptions
+from nodes.runtime.options import RunOptions
 from programs import sebulba
-from programs.options.agent_choice import Variant, WithPPO, WithVTrace
+from programs.options.actors import ActorsConfig
+from programs.options.agent_choice import Variant
 from programs.options.presets import PPO_MINATAR, PPO_PONG
-from programs.options.queue import QueueConfig
+from programs.options.queue import QueueOptions
 from programs.parts import default_placement, monitoring
 from programs.parts.agent_constructors import make_agent
 from programs.parts.launchpad_nodes import Deferred
 from programs.parts.learner import add_learner
-from programs.parts.replay import add_replay, make_queue
+from programs.parts.replay import add_replay
 
 CALL_TIMEOUT = sebulba.CALL_TIMEOUT
 PRESETS, NAMED_PRESETS = sebulba.PRESETS, sebulba.NAMED_PRESETS
@@ -37,47 +41,36 @@ PPO_PRESETS = sebulba.PPO_PRESETS | {
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(QueueConfig, WithVTrace):
-  """The options of an IMPALA run with V-trace."""
+class Config(ActorsConfig):
+  """The options of an IMPALA run, of V-trace unless `AGENTS` says otherwise."""
 
-
-@dataclasses.dataclass(frozen=True)
-class PPOConfig(QueueConfig, WithPPO):
-  """The options of an IMPALA run with PPO."""
+  run: RunOptions = RunOptions(agent='vtrace')
+  replay: QueueOptions = QueueOptions()
+  agent: Any = VTraceConfig()
 
 
 AGENTS = {
-  'vtrace': Variant(Config, PRESETS, NAMED_PRESETS),
-  'ppo': Variant(PPOConfig, PPO_PRESETS),
+  'vtrace': Variant(Config(), PRESETS, NAMED_PRESETS),
+  'ppo': Variant(Config(agent=PPOConfig()), PPO_PRESETS),
 }
 
 
-def make_program(config: Config | PPOConfig) -> lp.Program:
+def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
   program = Program('impala')
-  parts = make_agent(config), environments.maker(config.env, config.env_options)
+  parts = make_agent(config), environments.maker(config.run.env, config.run.env_options)
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT)
-  replay = add_replay(program, config, make_queue(config), monitor)
+  replay = add_replay(program, config, monitor)
   learner = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
 
+  acting = config.acting
   with program.group(
     'actor',
     roles=['actor', 'inference'],
     sends={'unrolls': 'replay'},
     receives={'parameters': 'learner'},
   ):
-    for i, env_group in enumerate(layout(config.num_actors, config.envs_per_actor, env_groups=1)):
-      serving = ServingOptions(
-        devices=(0,),
-        batch_size=config.envs_per_actor,
-        timeout_ms=0.0,
-        one_core=False,
-        num_environments=config.num_actors * config.envs_per_actor,
-        audit_dir=config.audit_dir,
-        seed=config.root_seed.child('actor', i),
-        unrolls_per_item=config.unrolls_per_item,
-        recording=config.recording,
-      )
+    for i, env_group in enumerate(layout(acting.num_actors, acting.envs_per_actor, env_groups=1)):
       program.add_node(
         lp.PyClassNode(
           Deferred('nodes.impala_actor', 'ImpalaActor'),
@@ -86,8 +79,10 @@ def make_program(config: Config | PPOConfig) -> lp.Program:
           learner,
           replay,
           monitor,
-          serving=serving,
-          update_period=config.update_period,
+          seed=config.root_seed.child('actor', i),
+          num_environments=acting.num_environments,
+          sinks=config.sinks,
+          update_period=config.learning.update_period,
         )
       )
   evaluator = Deferred('nodes.impala_evaluator', 'ImpalaEvaluator')
@@ -104,17 +99,17 @@ def make_program(config: Config | PPOConfig) -> lp.Program:
   return program
 
 
-def placement(config: Config | PPOConfig) -> dict[str, Resources]:
+def placement(config: Config) -> dict[str, Resources]:
   """Returns the resources of each group: the learner on the accelerator, the rest on CPUs."""
   restart = default_placement.restart_of_learner(config)
   return default_placement.placement(
     replay=Resources(restart=restart),
     learner=default_placement.on_accelerator(
-      config, 1 + max(config.learner_devices), restart=restart
+      config, 1 + max(config.learning.learner_devices), restart=restart
     ),
     actor=Resources(
       restart='on_failure',
       cpu_env=default_placement.ONE_THREAD,
-      uses_run_dir=config.actors_use_run_dir,
+      uses_run_dir=config.unrolls.any_recorded,
     ),
   )

@@ -10,13 +10,12 @@ from acme import specs
 
 from agents.intrinsic_rewards.config import IntrinsicRewardsConfig
 from agents.lifetimes import LifetimeObservation
-from agents.options import with_default
 from launchers.placement import Resources
+from nodes.runtime.options import RunOptions
 from programs import anakin
 from programs.options import compiled_presets as presets
-from programs.options.common import CommonConfig
 from programs.options.compiled_loop import CompiledLoopConfig
-from programs.parts.agent_constructors import constructor
+from programs.parts.agent_constructors import make_agent
 
 environments = anakin.environments
 
@@ -24,10 +23,11 @@ PRESETS = presets.INTRINSIC_REWARDS
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(CompiledLoopConfig, IntrinsicRewardsConfig):
+class Config(CompiledLoopConfig):
   """The options of a run that learns intrinsic rewards."""
 
-  env: str = with_default(CommonConfig, 'env', 'lifetime:random_abc')
+  run: RunOptions = RunOptions(env='lifetime:random_abc', agent='intrinsic_rewards')
+  agent: Any = IntrinsicRewardsConfig()
 
 
 def check_spec(env: str, spec: specs.EnvironmentSpec) -> None:
@@ -45,11 +45,6 @@ def check_spec(env: str, spec: specs.EnvironmentSpec) -> None:
       f'--env={env} has no lifetimes, which --program=intrinsic_rewards needs: use lifetime:<task>, or '
       'an environment whose observation_spec is a LifetimeObservation.'
     )
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.intrinsic_rewards.agent', 'IntrinsicRewards', config)
 
 
 def make_program(config: Config) -> lp.Program:

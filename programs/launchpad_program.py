@@ -9,6 +9,7 @@ from typing import Any
 
 import launchpad as lp
 
+from agents import options
 from environments import user_file
 from launchers.placement import Resources
 from programs.options.common import CommonConfig
@@ -120,13 +121,13 @@ class LaunchpadProgram(UserGraph):
           f'--{parameter.name} is missing: that parameter of {self._function.__name__} has no default; '
           f'add --{parameter.name} with a value of type {kind.__name__}.'
         )
-    for field in dataclasses.fields(self.Config):
-      if field.name in values and isinstance(field.default, tuple):
+    for name, default in options.flatten(self.Config()).items():
+      if name in values and isinstance(default, tuple):
         try:
-          values[field.name] = tuple(int(entry) for entry in values[field.name])
+          values[name] = tuple(int(entry) for entry in values[name])
         except ValueError:
-          text = ','.join(map(str, values[field.name]))
-          raise ValueError(f'--{field.name}={text} must be whole numbers: 0,1,2.') from None
+          text = ','.join(map(str, values[name]))
+          raise ValueError(f'--{name}={text} must be whole numbers: 0,1,2.') from None
     return self.Config(**values)
 
   def make_program(self, config: Any) -> lp.Program:

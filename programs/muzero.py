@@ -11,17 +11,15 @@ from typing import Any
 import launchpad as lp
 
 from agents.muzero.config import MuZeroConfig
-from agents.options import with_default
 from launchers.placement import Resources
+from nodes.runtime.options import RunOptions
 from programs import sebulba
 from programs.options import presets
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
-from programs.options.prioritized import PrioritizedConfig
-from programs.options.reanalyse import ReanalyseConfig
+from programs.options.reanalyse import ReanalyseOptions
 from programs.parts import relabellers
-from programs.parts.agent_constructors import constructor
-from programs.parts.replay import make_reanalysed
+from programs.parts.agent_constructors import make_agent
 
 environments = sebulba.environments
 
@@ -37,35 +35,26 @@ NAMED_PRESETS = {'published': {'atari': presets.MUZERO_PUBLISHED}}
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(InferenceConfig, ReanalyseConfig, MuZeroConfig):
+class Config(InferenceConfig):
   """The options of a MuZero run."""
 
-  priority_exponent: float = with_default(PrioritizedConfig, 'priority_exponent', 1.0)
+  run: RunOptions = RunOptions(agent='muzero')
+  replay: ReanalyseOptions = ReanalyseOptions(priority_exponent=1.0)
+  agent: Any = MuZeroConfig()
 
   def _check(self) -> None:
-    self.check_parts(self.batch_size, len(self.learner_devices), 'learner device(s)')
-    if self.reanalyse_nodes and self.reanalyse_fraction:
+    nodes, fraction = self.replay.reanalyse_nodes, self.agent.reanalyse_fraction
+    if nodes and fraction:
       raise ValueError(
-        f'--reanalyse_nodes={self.reanalyse_nodes} and --reanalyse_fraction={self.reanalyse_fraction} '
-        'would search twice; set one of them to 0.'
+        f'--reanalyse_nodes={nodes} and --reanalyse_fraction={fraction} would search twice; set one of '
+        'them to 0.'
       )
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.muzero.agent', 'MuZero', config)
 
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  return sebulba.make_graph(
-    'muzero',
-    config,
-    make_agent(config),
-    make_reanalysed(config),
-    config.replay_checkpoint_period,
-    add_relabellers=relabellers.add_relabellers if config.reanalyse_nodes else None,
-  )
+  add_nodes = relabellers.add_relabellers if config.replay.num_relabellers else None
+  return sebulba.make_graph('muzero', config, make_agent(config), add_nodes=add_nodes)
 
 
 def placement(config: Config) -> dict[str, Resources]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from absl import flags
 
+from agents import options
 from environments import hidden_modules, user_file
 from launchers import engine_flags, placement_file
 from launchers.engine import Engine, Job, env_title
@@ -26,7 +27,7 @@ from programs import (
   runs,
   warm_start,
 )
-from programs.options import bsuite_results, changes, config_file, effects, user_torso
+from programs.options import bsuite_results, changes, config_file, effects, user_agent, user_torso
 from rundir import versions
 
 PROGRAM = flags.DEFINE_string(
@@ -104,11 +105,13 @@ def plan(engine: Engine, dry_run: bool, drawing: str) -> Job:
     config = run.config
   else:
     run = runs.new_run(PROGRAM.value)
-    titles = user_file.title(run.program), env_title(run.config)
-    run_dir = engine.run_dir(run.config.run_dir, *titles, dry_run=dry_run)
-    config = dataclasses.replace(run.config, run_dir=run_dir)
+    given = options.flatten(run.config)
+    titles = user_file.title(run.program), env_title(given)
+    run_dir = engine.run_dir(given['run_dir'], *titles, dry_run=dry_run)
+    config = options.replace(run.config, run_dir=run_dir)
   learns = registry.learns(run.module)
-  own_files = user_file.paths([run.program, *vars(config).values()])
+  values = options.flatten(config)
+  own_files = user_file.paths([run.program, *values.values()])
   if learns:
     _check_reach(engine, config)
     if engine.on_this_machine:
@@ -121,13 +124,13 @@ def plan(engine: Engine, dry_run: bool, drawing: str) -> Job:
   program = run.module.make_program(config)
   cycles = getattr(run.module, 'CYCLES', ())
   check.check(program, placement, cycles, pickled=engine.sends_nodes)
-  placement = profile.profiled(program, placement, config.run_dir, engine)
+  placement = profile.profiled(program, placement, values['run_dir'], engine)
   job = Job(
     name=run.program,
     program=program,
     placement=placement,
     given=run.given,
-    config=config,
+    config=values,
     resumed=resumes,
     node_timeout=_NODE_TIMEOUT.value,
     node_output=_node_output(engine, FILES if learns else TERMINAL),
@@ -166,7 +169,7 @@ def _learning_notes(module: Any, config: Any, given: Mapping[str, Any]) -> Itera
 
 def _options(config: Any) -> str:
   """Returns the options of a user's own Launchpad program as flags."""
-  values = dataclasses.asdict(config)
+  values = options.flatten(config)
   words = [f'--{name}={preset_list.plain(v)}' for name, v in values.items() if name != 'run_dir']
   return ' '.join(['options:', *words]) if words else 'options: none'
 
@@ -174,9 +177,10 @@ def _options(config: Any) -> str:
 def _check_reach(engine: Engine, config: Any) -> None:
   """Raises ValueError for options that name files here if the nodes plan for themselves elsewhere."""
   here = {
+    'agent': user_agent.named(config),
     'torso': user_torso.named(config),
-    'init_from': config.init_from,
-    'offline_data': getattr(config, 'offline_data', ''),
+    'init_from': config.run.init_from,
+    'offline_data': options.value(config, 'offline_data', ''),
   }
   for name, value in here.items():
     if value and not engine.sends_files:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agents import options
 from environments import errors, user_file
 from programs import estimates, registry
-from programs.options import agent_choice, configs, preset_choice
+from programs.options import agent_choice, configs, preset_choice, user_agent
 from programs.options.rule import Rule
 
 _WIDTH = 100
@@ -28,6 +28,11 @@ def listing(program: str, given: Mapping[str, Any]) -> str:
     ValueError: if the program, the agent, the environment, the preset or, of one program, a flag does
       not exist; one sentence.
   """
+  if user_file.is_spec(
+    given.get('agent', '')
+  ):  # Its presets are those of the agent that it derives from.
+    own = user_agent.read(given['agent'])
+    given = {**given, 'agent': user_agent.described(own).base}
   programs = [user_file.absolute(program)] if program else sorted(registry.PROGRAMS)
   modules = {user_file.title(name): registry.load(name) for name in programs}
   if 'env' in given:
@@ -53,12 +58,15 @@ def in_effect(module: Any, config: Any, given: Mapping[str, Any]) -> str:
     config: the run's config, resolved.
     given: the options that the user set.
   """
-  preset = preset_choice.options(agent_choice.variant_of(module, config), config.env, config.preset)
-  values = {name: plain(getattr(config, name)) for name in preset}
+  preset = preset_choice.options(
+    agent_choice.variant_of(module, config), config.run.env, config.run.preset
+  )
+  every = options.flatten(config)
+  values = {name: plain(every[name]) for name in preset}
   words = [
     f'--{name}={value}' for name, value in values.items() if not _is_given(name, value, given)
   ]
-  text = f'preset: {config.preset} for {user_file.title(config.env)}'
+  text = f'preset: {config.run.preset} for {user_file.title(config.run.env)}'
   text = f'{text}: {" ".join(words)}' if words else f'{text}, which sets nothing'
   return textwrap.fill(
     text, _WIDTH, subsequent_indent='  ', break_long_words=False, break_on_hyphens=False
@@ -80,7 +88,7 @@ def _is_given(option: str, value: str, given: Mapping[str, Any]) -> bool:
 def _of_agent(title: str, module: Any, agent: str, given: Mapping[str, Any]) -> Iterator[str]:
   """Yields a text for each preset of a program with one of its agents that `given` selects."""
   variant = agent_choice.variants(module)[agent]
-  if agent:
+  if len(agent_choice.variants(module)) > 1:
     title = f'{title}, agent {agent}'
   values = {name: value for name, value in given.items() if name in _options(variant)}
   env, chosen = given.get('env'), given.get('preset')
@@ -105,10 +113,10 @@ def _of_preset(
     config: what the preset and `values` make, resolved.
     values: the user's flags.
   """
-  defaults = {field.name: field.default for field in dataclasses.fields(variant.config)}
+  defaults, chosen = options.flatten(variant.defaults), options.flatten(config)
   rows = []
   for option, value in preset_choice.options(variant, env, name).items():
-    shown = plain(getattr(config, option))
+    shown = plain(chosen[option])
     default = plain(defaults[option]) or "''"
     if option in values:
       note = 'your flag' if _is_given(option, shown, values) else 'with your flag'
@@ -194,4 +202,4 @@ def _check_flags(found: Sequence[tuple[str, Any, str]], given: Mapping[str, Any]
 
 
 def _options(variant: agent_choice.Variant) -> set[str]:
-  return {field.name for field in dataclasses.fields(variant.config)}
+  return set(options.flatten(variant.defaults))

@@ -12,19 +12,18 @@ from typing import Any
 
 import launchpad as lp
 
-from agents.options import with_default
 from agents.qt_opt.config import QTOptConfig
 from launchers.placement import Resources
 from launchers.program import Program
+from nodes.runtime.options import RunOptions
 from programs import sebulba
 from programs.options import presets
-from programs.options.common import CommonConfig
 from programs.options.inference import InferenceConfig
-from programs.options.offline import OfflineConfig
+from programs.options.offline import OfflineOptions
 from programs.options.preset_choice import OTHERS
 from programs.parts import offline, relabellers
-from programs.parts.agent_constructors import constructor
-from programs.parts.replay import make_bellman
+from programs.parts.agent_constructors import make_agent
+from programs.parts.graph_parts import GraphParts
 
 environments = sebulba.environments
 
@@ -33,39 +32,46 @@ PRESETS = {OTHERS: presets.QT_OPT_SMALL}
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(InferenceConfig, OfflineConfig, QTOptConfig):
+class Config(InferenceConfig):
   """The options of a QT-Opt run."""
 
-  env: str = with_default(CommonConfig, 'env', 'gymnasium:Pendulum-v1')
+  run: RunOptions = RunOptions(env='gymnasium:Pendulum-v1', agent='qt_opt')
+  replay: OfflineOptions = OfflineOptions()
+  agent: Any = QTOptConfig()
 
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.qt_opt.agent', 'QTOpt', config)
+  def _check(self) -> None:
+    if not self.replay.offline_data:
+      return
+    for name in ('unroll_length', 'frame_stack'):
+      if (value := getattr(self.agent, name)) != 1:
+        raise ValueError(
+          f'--offline_data has single transitions, and --{name}={value} needs more rows; leave one of '
+          'them out.'
+        )
 
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  found = offline.recorded(config)
-  servers = config.num_replicas * config.num_replay_shards
+  found = offline.recorded(config.replay)
+  servers = config.num_replicas * config.replay.num_replay_shards
   table = offline.make_table(found, servers) if found else []
 
-  def add_nodes(program: Program, *args: Any) -> None:
-    relabellers.add_relabellers(program, *args)
+  def add_nodes(program: Program, config: Config, parts: GraphParts) -> None:
+    relabellers.add_relabellers(program, config, parts)
     if found:
-      _, agent, environment, _, replay, monitor = args
-      offline.add_loader(found, program, config, agent, environment, replay, monitor)
+      offline.add_loader(found, program, config, parts)
 
   return sebulba.make_graph(
     'qt_opt',
     config,
     make_agent(config),
-    make_bellman(config, table),
-    config.replay_checkpoint_period,
-    add_relabellers=add_nodes if config.bellman_updaters else None,
+    more_tables=table,
+    add_nodes=add_nodes if config.replay.num_relabellers else None,
   )
 
 
 def placement(config: Config) -> dict[str, Resources]:
   """Returns the resources of each group."""
-  return sebulba.placement(config) | relabellers.placement(config) | offline.placement(config)
+  return (
+    sebulba.placement(config) | relabellers.placement(config) | offline.placement(config.replay)
+  )

@@ -10,17 +10,15 @@ from typing import Any
 
 import launchpad as lp
 
-from agents.options import with_default
 from agents.r2d2.config import R2D2Config
+from nodes.runtime.options import RunOptions
 from programs import sebulba
 from programs.options import short_runs
-from programs.options.actors import ActorsConfig
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.presets import R2D2_SMALL
-from programs.options.prioritized import PrioritizedConfig
-from programs.parts.agent_constructors import constructor
-from programs.parts.replay import make_prioritized
+from programs.options.prioritized import PrioritizedOptions
+from programs.parts.agent_constructors import make_agent
 
 placement = sebulba.placement
 environments = sebulba.environments
@@ -90,19 +88,14 @@ NAMED_PRESETS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(InferenceConfig, PrioritizedConfig, R2D2Config):
+class Config(InferenceConfig):
   """The options of an R2D2 run."""
 
-  batch_size: int = with_default(ActorsConfig, 'batch_size', 64)
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.r2d2.agent', 'R2D2', config)
+  run: RunOptions = RunOptions(agent='r2d2')
+  replay: PrioritizedOptions = PrioritizedOptions(batch_size=64)
+  agent: Any = R2D2Config()
 
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  return sebulba.make_graph(
-    'r2d2', config, make_agent(config), make_prioritized(config), config.replay_checkpoint_period
-  )
+  return sebulba.make_graph('r2d2', config, make_agent(config))

@@ -8,11 +8,12 @@ from typing import Any
 
 import launchpad as lp
 
+from agents import options
 from environments import registry as environments
 from environments import user_file
 from launchers.placement import Resources
 from programs.launchpad_program import LaunchpadProgram, takes_config
-from programs.options import user_torso
+from programs.options import user_agent, user_torso
 from programs.options.common import CommonConfig
 from programs.options.inference import InferenceConfig
 from programs.user_graph import UserGraph
@@ -41,8 +42,6 @@ PROGRAMS = {
   'r2d2': 'programs.r2d2',
   'sebulba': 'programs.sebulba',
 }
-# Types of options that flags can have.
-_OPTION_TYPES = (bool, int, float, str, tuple)
 
 
 def load(name: str) -> Any:
@@ -75,6 +74,13 @@ def learns(module: Any) -> bool:
   return not isinstance(module, LaunchpadProgram)
 
 
+def _without_default(name: user_file.Named, option: str) -> ValueError:
+  return ValueError(
+    f'{name}: the option {option} of Config needs a default of a flag type: bool, int, float, '
+    'string or tuple of ints.'
+  )
+
+
 class UserProgram(UserGraph):
   """A user's file with the attributes of a program module; missing ones have defaults.
 
@@ -105,11 +111,12 @@ class UserProgram(UserGraph):
         'programs.options.common.CommonConfig or of the Config of another program.'
       )
     for field in dataclasses.fields(self.Config):
-      if type(field.default) not in _OPTION_TYPES:
-        raise ValueError(
-          f'{name}: the option {field.name} of Config needs a default of a flag type: bool, int, float, '
-          'string or tuple of ints.'
-        )
+      has_default = field.default is not dataclasses.MISSING
+      if not has_default and field.default_factory is dataclasses.MISSING:
+        raise _without_default(name, field.name)
+    for leaf in options.leaves(self.Config()):
+      if type(leaf.value) not in user_agent.OPTION_TYPES:
+        raise _without_default(name, leaf.name)
 
   def make_program(self, config: Any) -> lp.Program:
     """Returns the program graph.

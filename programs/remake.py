@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import launchpad as lp
 
+from agents import options
 from programs import registry
 
 
 def remake(name: str, config: Any, resumes: int) -> tuple[lp.Program, Any]:
-  """Returns graph and config of a run that is resumed.
+  """Returns the graph of a run that is resumed, and its options by name.
 
   Args:
     name: of its program, as of --program.
@@ -21,5 +21,5 @@ def remake(name: str, config: Any, resumes: int) -> tuple[lp.Program, Any]:
   Raises:
     ValueError: if a file of the user's with the program is not here; one sentence.
   """
-  config = dataclasses.replace(config, resumes=resumes)
-  return registry.load(name).make_program(config), config
+  config = options.replace(config, resumes=resumes)
+  return registry.load(name).make_program(config), options.flatten(config)

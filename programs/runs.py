@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from agents import options
 from agents.options import check_numbers
 from environments import options as env_options
 from environments import user_file
@@ -69,15 +70,15 @@ def resumed_run(path: str, program: str, lock: bool = True) -> Run:
     )
   module, changes = _learning(record.program, f'--resume={path}'), flags.given()
   recorded = _options(module, record, f'--resume={path}')
-  given = record.given | changes
   agent = agent_choice.recorded(module, record.config, changes)
+  given = record.given | changes
   config = keep(recorded, choose(module, given | agent), changes)
   check_numbers(config)
   config = with_decay(config)
   # Older records store a different seed after each resume.
-  began = {'seed': choose(module, record.given | agent).seed, 'run_dir': path}
-  if run_directory.absolute(config.run_dir) == path:
-    began['run_dir'] = config.run_dir
+  began = {'seed': choose(module, record.given | agent).run.seed, 'run_dir': path}
+  if run_directory.absolute(config.run.run_dir) == path:
+    began['run_dir'] = config.run.run_dir
   check_changes(recorded | agent | began, config, changes)
   check(module, config)
   try:
@@ -91,7 +92,7 @@ def resumed_run(path: str, program: str, lock: bool = True) -> Run:
       f'--resume={path} has no checkpoint yet; start a new run, in another --run_dir '
       'or with this one removed.'
     )
-  peers, with_checkpoint = getattr(config, 'num_peers', 1), learners.num_with_checkpoint(path)
+  peers, with_checkpoint = options.value(config, 'num_peers', 1), learners.num_with_checkpoint(path)
   if with_checkpoint < peers:
     raise ValueError(
       f'--resume={path} has checkpoints of {with_checkpoint} of its {peers} peers, and the others would '
@@ -99,12 +100,12 @@ def resumed_run(path: str, program: str, lock: bool = True) -> Run:
     )
   # Without a summary, the final evaluation is missing.
   evaluated = run_end.read_summary(path) is not None
-  if counts['actor_steps'] >= config.num_steps and evaluated:
+  if counts['actor_steps'] >= config.run.num_steps and evaluated:
     raise ValueError(
-      f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to continue.'
+      f'--resume={path} has done its {config.run.num_steps} actor_steps; raise --num_steps to continue.'
     )
   # Counting resumes gives the actors new seeds, so they do not replay the first episodes.
-  config = dataclasses.replace(config, run_dir=path, resumes=len(record.commands))
+  config = options.replace(config, run_dir=path, resumes=len(record.commands))
   return Run(record.program, module, given, config)
 
 
@@ -151,9 +152,9 @@ def _options(module: Any, record: run_directory.Record, run: str) -> dict[str, A
   with _this_version(run):
     agent = agent_choice.recorded(module, record.config, {})
     _, variant = agent_choice.chosen(module, agent)
-    for options in (record.given, record.config):
-      check_types(options, variant.config)
-    found = with_newer_options(record.config | agent, variant.config)
+    for values in (record.given, record.config):
+      check_types(values, variant.defaults)
+    found = with_newer_options(record.config | agent, variant.defaults)
   if found['env'].startswith('gymnasium:') and not record.images_stay:
     found['env_options'] = env_options.merge('flatten=true', found['env_options'])
   return found
@@ -167,10 +168,10 @@ def recorded_run(path: str) -> Run:
   """
   record = run_directory.read_record(path)
   module = _learning(record.program, path)
-  options = _options(module, record, path)
+  recorded = _options(module, record, path)
   with _this_version(path):
-    config = resolve(module, options)
+    config = resolve(module, recorded)
   # Presets of today may have other options of the environment.
   if 'env_options' in record.config:
-    config = dataclasses.replace(config, env_options=options['env_options'])
+    config = options.replace(config, env_options=recorded['env_options'])
   return Run(record.program, module, record.given, config)

@@ -25,11 +25,15 @@ from typing import Any
 
 import launchpad as lp
 
+from agents.ppo.config import PPOConfig
+from agents.vtrace.config import VTraceConfig
 from environments import registry as environments
 from launchers.placement import Resources
 from launchers.program import Program
+from nodes.gossip.options import GossipOptions
+from nodes.runtime.options import RunOptions
 from nodes.unrolls.tables import Table
-from programs.options.agent_choice import Variant, WithPPO, WithVTrace
+from programs.options.agent_choice import Variant
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.presets import (
@@ -47,17 +51,14 @@ from programs.options.presets import (
   VTRACE_MUJOCO,
   VTRACE_SMALL,
 )
-from programs.options.queue import QueueConfig
+from programs.options.queue import QueueOptions
 from programs.parts import default_placement, monitoring
 from programs.parts.agent_constructors import make_agent
-from programs.parts.central_inference import (
-  add_inference_learners,
-  add_inference_nodes,
-  forms_one_job,
-)
+from programs.parts.central_inference import add_inference_learners, add_inference_nodes
+from programs.parts.graph_parts import GraphParts
 from programs.parts.launchpad_nodes import Deferred
 from programs.parts.learner import add_learner
-from programs.parts.replay import add_replay, make_queue
+from programs.parts.replay import add_replay
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
 CALL_TIMEOUT = 30
@@ -89,69 +90,78 @@ PPO_PRESETS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(InferenceConfig, QueueConfig, WithVTrace):
-  """The options of a Sebulba run with V-trace."""
+class Config(InferenceConfig):
+  """The options of a Sebulba run, of V-trace unless `AGENTS` says otherwise."""
+
+  run: RunOptions = RunOptions(agent='vtrace')
+  replay: QueueOptions = QueueOptions()
+  agent: Any = VTraceConfig()
 
 
-@dataclasses.dataclass(frozen=True)
-class PPOConfig(InferenceConfig, QueueConfig, WithPPO):
-  """The options of a Sebulba run with PPO."""
+AGENTS = {
+  'vtrace': Variant(Config(), PRESETS, NAMED_PRESETS),
+  'ppo': Variant(Config(agent=PPOConfig()), PPO_PRESETS),
+}
 
 
-AGENTS = {'vtrace': Variant(Config, PRESETS, NAMED_PRESETS), 'ppo': Variant(PPOConfig, PPO_PRESETS)}
-
-
-def make_program(config: Config | PPOConfig) -> lp.Program:
+def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  return make_graph('sebulba', config, make_agent(config), make_queue(config))
+  return make_graph('sebulba', config, make_agent(config))
 
 
 def make_graph(
   name: str,
   config: InferenceConfig,
   make_agent: Callable[..., Any],
-  tables: Sequence[Table],
-  replay_checkpoint_period: float = 0.0,
+  more_tables: Sequence[Table] = (),
   add_observer: Callable[[Program, Any], Any] | None = None,
-  add_relabellers: Callable[..., None] | None = None,
+  add_nodes: Callable[[Program, Any, GraphParts], None] | None = None,
+  gossip: GossipOptions | None = None,
 ) -> lp.Program:
-  """Returns Sebulba's graph with the given agent and replay tables.
+  """Returns Sebulba's graph with the given agent and the config's replay.
 
   Args:
     name: the program's name.
     config: resolved and validated.
     make_agent: takes the specs of observations and actions, returns an `agents.agent.Agent`.
-    tables: of each replay server.
-    replay_checkpoint_period: see `programs.parts.replay.add_replay`.
+    more_tables: of each replay server, beside those of `config.replay`.
     add_observer: takes the program and a handle on the monitor, adds a node that receives the unrolls
       (see `nodes.unrolls.observers`), and returns a handle on that node.
-    add_relabellers: adds nodes that relabel; see `programs.parts.relabellers.add_relabellers`.
+    add_nodes: takes the program, the config and what a node between two replay tables needs, and adds
+      nodes; see `nodes.transform` and `programs.parts.relabellers`.
+    gossip: of replicas that are peers, which mix their parameters; None for one learner in replicas.
   """
   program = Program(name)
-  make_environment = environments.maker(config.env, config.env_options)
-  num_ends = config.num_replicas + config.inference_nodes
+  run, acting = config.run, config.acting
+  make_environment = environments.maker(run.env, run.env_options)
+  num_ends = config.num_replicas + config.inference.inference_nodes
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT, num_ends)
-  replay = add_replay(
-    program, config, tables, monitor, replay_checkpoint_period, config.num_replicas
-  )
+  replay = add_replay(program, config, monitor, more_tables)
   observers = [add_observer(program, monitor)] if add_observer else []
   for observer in observers:
     observer.set_client_kwargs(call_timeout=CALL_TIMEOUT, data_only=True)
   # The other nodes need no more than the specs.
-  describer = environments.describer(config.env, config.env_options, config.actor_python)
+  describer = environments.describer(run.env, run.env_options, acting.actor_python)
   parts = make_agent, describer
-  if config.inference_nodes:
+  if config.inference.inference_nodes:
     params = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
     inference = add_inference_nodes(program, config, *parts, params, replay, monitor, observers)
   else:
-    serves_params = add_relabellers is not None
     inference, params = add_inference_learners(
-      program, config, *parts, replay, monitor, CALL_TIMEOUT, observers, serves_params
+      program,
+      config,
+      *parts,
+      replay,
+      monitor,
+      CALL_TIMEOUT,
+      observers,
+      serves_params=add_nodes is not None,
+      gossip=gossip,
     )
-  if add_relabellers:
-    add_relabellers(program, config, *parts, params, replay, monitor)
+  if add_nodes:
+    add_nodes(program, config, GraphParts(*parts, params, replay, monitor))
   with program.group('actor', roles=['actor'], sends={'rows': 'inference'}):
-    for i in range(config.num_replicas * config.num_actors):
+    for i in range(config.num_replicas * acting.num_actors):
       program.add_node(
         lp.PyClassNode(
           Deferred('nodes.actor', 'Actor'),
@@ -159,8 +169,8 @@ def make_graph(
           inference[i % len(inference)],
           monitor,
           f'actor/{i}',
-          config.envs_per_actor,
-          config.env_groups,
+          acting.envs_per_actor,
+          acting.env_groups,
           config.root_seed.child('actor', i),
         )
       )
@@ -182,24 +192,23 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
   """Returns the resources of each group: inference and learner on accelerators, the rest on CPUs."""
   restart = default_placement.restart_of_learner(config)
   on_accelerator = functools.partial(default_placement.on_accelerator, config)
-  actor_devices, learner_devices = config.actor_devices, config.learner_devices
+  actor_devices, learner_devices = config.inference.actor_devices, config.learning.learner_devices
   groups = {'replay': Resources(restart=restart)}
-  if config.inference_nodes:
+  if config.inference.inference_nodes:
     groups['inference'] = on_accelerator(
       1 + max(actor_devices),
       restart='on_failure',
       cpu_env=default_placement.ONE_THREAD,
-      uses_run_dir=config.actors_use_run_dir,
+      uses_run_dir=config.unrolls.any_recorded,
     )
     groups['learner'] = on_accelerator(1 + max(learner_devices), restart=restart)
   else:
-    several = forms_one_job(config)
     groups['inference_learner'] = on_accelerator(
       1 + max(actor_devices + learner_devices),
-      restart='never' if several else restart,
-      one_job=several,
+      restart='never' if config.forms_one_job else restart,
+      one_job=config.forms_one_job,
     )
-  python = config.actor_python
+  python = config.acting.actor_python
   groups['actor'] = Resources(restart='on_failure', uses_run_dir=False, python=python)
   placed = default_placement.placement(**groups)
   return placed | {'evaluator': dataclasses.replace(placed['evaluator'], python=python)}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from agents import options
 from environments import user_file
 from launchers.engine import Job
 from programs import preset_list, runs
+from programs.options import agent_choice
 from programs.options.inference import InferenceConfig
 from programs.runs import Run
 from rundir import saved_params
@@ -34,7 +36,7 @@ def source(run: Run) -> Source | None:
   Raises:
     ValueError: if the flag names no run with parameters of the same agent; one sentence.
   """
-  path = run.config.init_from
+  path = run.config.run.init_from
   if not path:
     return None
   try:
@@ -46,7 +48,9 @@ def source(run: Run) -> Source | None:
     ) from error
   except ValueError as error:
     raise ValueError(f'--init_from={error}') from error
-  theirs, ours = (getattr(r.config, 'agent', user_file.title(r.program)) for r in (other, run))
+  theirs, ours = (
+    agent_choice.name_of(r.module, r.config) or user_file.title(r.program) for r in (other, run)
+  )
   if theirs != ours:
     raise ValueError(
       f'--init_from={path} has parameters of {theirs}, but this run trains {ours}; name a run that '
@@ -57,17 +61,17 @@ def source(run: Run) -> Source | None:
 
 def place(job: Job) -> None:
   """Copies the parameters of --init_from into the run directory of a new run, which begins there."""
-  if job.config.init_from and not job.resumed:
-    saved_params.write_initial(job.run_dir, saved_params.read(job.config.init_from))
+  if job.config['init_from'] and not job.resumed:
+    saved_params.write_initial(job.run_dir, saved_params.read(job.config['init_from']))
 
 
 def _differences(theirs: Any, ours: Any) -> str:
   """Returns, as flags, what another run has and this one lacks, of the options of what is learned."""
-  resources = {field.name for field in dataclasses.fields(InferenceConfig)} - {'env', 'env_options'}
-  names = {field.name for field in dataclasses.fields(ours)} & vars(theirs).keys() - resources
+  resources = options.flatten(InferenceConfig()).keys() - {'env', 'env_options'}
+  other, own = options.flatten(theirs), options.flatten(ours)
   found = [
-    f'--{name}={preset_list.plain(getattr(theirs, name))}'
-    for name in sorted(names)
-    if getattr(theirs, name) != getattr(ours, name)
+    f'--{name}={preset_list.plain(other[name])}'
+    for name in sorted((own.keys() & other.keys()) - resources)
+    if other[name] != own[name]
   ]
   return ' '.join(found) or 'the same options in another version'

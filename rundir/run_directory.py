@@ -198,7 +198,7 @@ def option_value(recorded: Any) -> Any:
   return tuple(recorded) if isinstance(recorded, list) else recorded
 
 
-def write_record(path: str, program: str, given: dict[str, Any], config: Any) -> str:
+def write_record(path: str, program: str, given: dict[str, Any], config: Mapping[str, Any]) -> str:
   """Replaces `config.json` and adds this command to its list.
 
   Removes the summary and the end of the earlier run, so call it after all checks. Commands are stored
@@ -221,7 +221,7 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
     if changes := versions.changes(before.versions, now):
       earlier = [*earlier, before.versions]
       news = f'{path} resumes with other versions: {changes}.'
-  options = dataclasses.asdict(config)
+  options = dict(config)
   commands = [*commands, secrets.masked_command(sys.argv)]
   record = Record(program, given, options, commands, now, earlier, images_stay=True)
   try:

@@ -9,7 +9,6 @@ from typing import Any
 
 from environments import errors
 from launchers.engine import Job
-from programs.options.common import CommonConfig
 from rundir import csv_file, curves, node_files, run_end
 
 DEFAULT = 'evaluator_return'
@@ -80,12 +79,12 @@ class Metric:
         near = errors.did_you_mean(group, job.program.groups)
         there = f'; its groups are: {", ".join(job.program.groups)}'
         raise ValueError(f'{source}: metric: {job.name} has no group {group!r}{near or there}.')
-    elif not isinstance(job.config, CommonConfig):
+    elif 'eval_envs' not in job.config:
       raise ValueError(
         f'{source}: metric: a Launchpad program of your own has no {self.name}; set it to a column of a '
         'log, as in "metric: GROUP/COLUMN".'
       )
-    elif self.name in _EVALUATED and not job.config.eval_envs:
+    elif self.name in _EVALUATED and not job.config['eval_envs']:
       raise ValueError(
         f'{source}: metric: --eval_envs=0 leaves no evaluator, so no run has {self.name}; name '
         'another metric, or leave --eval_envs out.'

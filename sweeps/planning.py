@@ -10,6 +10,7 @@ from absl import flags
 from launchers import engine_flags, guard
 from launchers.engine import Job
 from programs import plan
+from programs.options import early
 from programs.options import flags as config_flags
 
 # Flags that a sweep sets for each run, or that make no sense for several runs.
@@ -38,6 +39,7 @@ def job(command: Sequence[str]) -> Job:
     ValueError: launch.py refuses it, or it would not run on this machine; one sentence.
   """
   known = flags.FLAGS
+  config_flags.define(*early.choice(command))
   if 'seed' not in known:
     raise ValueError('a sweep sets --seed, which the program lacks; give its function seed=1.')
   known.unparse_flags()

@@ -13,6 +13,7 @@ from signal import SIGINT
 from typing import Any, TypeVar
 
 from launchers import binding, guard, stop_requests, streams
+from programs.options import early
 from programs.options import flags as config_flags
 from rundir import directory_lock, run_end, sweep_directory
 from rundir.sweep_directory import DONE, FAILED, STOPPED, Outcome, Record
@@ -219,9 +220,11 @@ class _Runner:
       self._say(
         f'{task.name}: begins again, without a checkpoint to resume from; {aside} has the rest'
       )
+    words = self._sweep.command(task.values, task.seed)
+    config_flags.define(*early.choice(words))
     recorded = config_flags.names() | {'program'}
     own: dict[bool, list[str]] = {True: [], False: []}
-    for word in self._sweep.command(task.values, task.seed):
+    for word in words:
       own[word.removeprefix('--').partition('=')[0] in recorded].append(word)
     target = commands.target(task.run_dir, own[True], own[False])
     outcome = sweep_directory.outcome(task.run_dir)

@@ -41,7 +41,7 @@ def run() -> int:
       raise ValueError(f'--{name} is for a single run; leave it out, or leave --seeds out.')
   alone = spec.seeds_alone(text, given, '', '--seeds')
   job = planning.job(alone.command({}, alone.seeds[0]))
-  program, env = user_file.title(job.name), user_file.title(job.config.env)
+  program, env = user_file.title(job.name), user_file.title(job.config['env'])
   sweep = dataclasses.replace(alone, title=f'{program} on {env}')
   jobs, why = prepare.checked(sweep)
   default = run_directory.default_path(program, env)

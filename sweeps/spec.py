@@ -106,8 +106,12 @@ def load(path: str) -> dict[str, Any]:
         f'{path}: there is no entry {name!r}{near}; flags of launch.py go in "flags".'
       )
   shared, config = _mapping(found, 'flags', path), _text(found, 'config', '', path)
-  named = f'--program={shared["program"]}' if 'program' in shared else f'--config={config}'
-  config_flags.define(early.own_program(['', named]))
+  words = [f'--{name}={shared[name]}' for name in ('program', 'agent') if name in shared]
+  axes = _mapping(found, 'space', path)
+  if 'program' in axes:
+    config_flags.define()
+  else:
+    config_flags.define(*early.choice([f'--config={config}', *words]), every_agent='agent' in axes)
   return found
 
 

@@ -66,8 +66,6 @@ def launch(*flags: str, timeout: float = DEADLINE) -> subprocess.CompletedProces
 
 def run_main(*flags: str) -> int:
   """Runs the main function of launch.py in this process; returns the exit code."""
-  if 'batch_size' not in absl_flags.FLAGS:
-    config_flags.define()
   saved = absl_flags.FLAGS  # Every test parses its own command line.
   saved.unparse_flags()
   for name in list(saved):
@@ -77,12 +75,13 @@ def run_main(*flags: str) -> int:
   isolate = [] if elsewhere else ['--isolate=no']
   try:
     words = early.with_flagfiles(['launch.py', *isolate, *flags])
-    command = early.expanded(words)
+    config_flags.define(*early.choice_or_all(words))
+    command = config_flags.parse(early.expanded(words))
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
   with mock.patch.object(playable, 'NOTICE_SECONDS', 600.0):  # A busy machine prints nothing else.
-    return launcher.main(saved(command))
+    return launcher.main(command)
 
 
 def log_text(run_dir: pathlib.Path) -> str:

@@ -137,11 +137,14 @@ def test_processes_stay_thin(modules, heavy):
 def test_the_launcher_imports_nothing_that_a_users_program_only_names():
   code = """
 import sys
+from agents.options import make
 from programs import check, registry
+from programs.options import configs
 program = registry.load('examples/mine.py:make_program')
-config = program.Config(run_dir='x').resolve()
+agent = 'examples/tempered.py:Tempered'
+config = configs.resolve(program, {'run_dir': 'x', 'agent': agent, 'hottest': 2.0})
 check.check(program.make_program(config), program.placement(config))
-program.environments.check(config.env)
+program.environments.check(config.run.env)
 print(*sys.modules)
 """
   loaded = run_python('-c', code).split()

@@ -1,11 +1,11 @@
 """--config: flags from a file, or those of an earlier run."""
 
-import dataclasses
 import json
 import re
 
 import pytest
 
+from agents.options import flatten, replace
 from programs import registry, runs
 from programs.options import configs
 from programs.options import flags as config_flags
@@ -28,8 +28,8 @@ GIVEN = {'num_steps': 50_000, 'mlp_sizes': ['8', '4'], 'audit': True, 'learning_
 def _recorded(path, **given):
   """Writes config.json of a run of Sebulba with these flags; returns its path and its config."""
   config = configs.make_config(registry.load('sebulba'), given)
-  config = dataclasses.replace(config, run_dir=str(path))
-  run_directory.write_record(str(path), 'sebulba', given | {'run_dir': str(path)}, config)
+  config = replace(config, run_dir=str(path))
+  run_directory.write_record(str(path), 'sebulba', given | {'run_dir': str(path)}, flatten(config))
   return path / 'config.json', config
 
 
@@ -47,7 +47,7 @@ def test_a_file_sets_any_flag_and_the_command_line_wins(tmp_path, capsys):
     'one_core': False,
     'env_options': 'rows=6',
   }
-  assert (run.config.mlp_sizes, run.config.env_options) == ((32, 16), 'rows=6')
+  assert (run.config.agent.mlp_sizes, run.config.run.env_options) == ((32, 16), 'rows=6')
 
 
 @pytest.mark.parametrize(
@@ -79,15 +79,16 @@ def test_a_mistake_in_a_file_is_reported_in_one_sentence(tmp_path, text, words, 
 
 
 @pytest.mark.slow
-def test_a_file_may_be_json_and_name_your_own_program(tmp_path):
+def test_a_file_may_be_json_and_name_your_own_program_and_agent(tmp_path):
   path = tmp_path / 'mine.json'
   program = f'{ROOT}/examples/mine.py:make_program'
-  path.write_text(json.dumps({'program': program, 'hottest': 3.5, 'agent': 'vtrace'}))
+  agent = f'{ROOT}/examples/tempered.py:Tempered'
+  path.write_text(json.dumps({'program': program, 'hottest': 3.5, 'agent': agent}))
   process = launch('--config', str(path), '--dry_run', '--num_actors=4')
   assert process.returncode == 0, process.stderr
   assert 'CourierNode(ActionHistogram)' in process.stdout
   assert re.search(r'actor +4 x', process.stdout)
-  path.write_text(json.dumps({'program': program, 'hottestt': 3.5}))
+  path.write_text(json.dumps({'program': program, 'hottestt': 3.5, 'agent': agent}))
   process = launch(f'--config={path}', '--dry_run')
   assert (process.returncode, process.stdout) == (2, '')
   assert "no option 'hottestt'; did you mean hottest?" in process.stderr
@@ -101,14 +102,14 @@ def test_the_record_of_a_run_repeats_its_flags_in_a_new_directory(tmp_path, monk
   assert run_main('--dry_run', f'--config={path}') == 0
   assert f'--config={path}' not in capsys.readouterr().err
   assert config_flags.given() == {**GIVEN, 'env': f'{tmp_path}/corridor.py:make'}
-  assert dataclasses.replace(runs.new_run('sebulba').config, run_dir=str(tmp_path)) == recorded
+  assert replace(runs.new_run('sebulba').config, run_dir=str(tmp_path)) == recorded
 
 
 def test_flags_follow_what_is_changed_in_a_repeated_run(tmp_path):
   path, recorded = _recorded(tmp_path, num_steps=50_000)
   assert run_main('--dry_run', f'--config={path}', '--num_steps=100000') == 0
   config = runs.new_run('sebulba').config
-  assert (recorded.eval_period, config.eval_period) == (2500, 5000)
+  assert (recorded.evaluation.eval_period, config.evaluation.eval_period) == (2500, 5000)
 
 
 def test_flags_with_a_changed_meaning_get_a_warning(tmp_path, capsys):
@@ -127,9 +128,9 @@ def test_flags_with_a_changed_meaning_get_a_warning(tmp_path, capsys):
 def test_a_repeated_run_with_another_environment_has_the_options_that_were_given(tmp_path):
   given = {'env': 'atari:Pong', 'agent': 'ppo', 'env_options': 'sticky_actions=0'}
   path, recorded = _recorded(tmp_path, **given)
-  assert 'screen=42' in recorded.env_options
+  assert 'screen=42' in recorded.run.env_options
   assert run_main('--dry_run', f'--config={path}', '--env=atari:Breakout') == 0
-  assert runs.new_run('sebulba').config.env_options == 'sticky_actions=0'
+  assert runs.new_run('sebulba').config.run.env_options == 'sticky_actions=0'
 
 
 def test_a_flagfile_may_name_the_file(tmp_path, capsys):

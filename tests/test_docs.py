@@ -90,7 +90,7 @@ def test_the_generated_parts_of_the_pages_are_up_to_date():
 
 def test_a_page_shows_the_code_and_the_options_without_the_site():
   extending = (ROOT / 'docs' / 'extending.md').read_text()
-  for example in ('corridor', 'doors', 'fourier', 'tempered', 'histogram', 'mine', 'replayed'):
+  for example in ('corridor', 'doors', 'fourier', 'tempered', 'munchausen', 'histogram', 'mine'):
     assert (ROOT / 'examples' / f'{example}.py').read_text() in extending, example
   assert '| `--num_steps` | ' in (ROOT / 'docs' / 'options.md').read_text()
 

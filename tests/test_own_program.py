@@ -1,7 +1,6 @@
 """Programs in a user's own file, outside of this repository."""
 
 import csv
-import dataclasses
 import json
 import os
 import shutil
@@ -15,10 +14,15 @@ import pytest
 from flax import serialization
 
 import evaluate
-from agents.types import Timestep
+from agents.options import flatten, make, replace
+from agents.seeding import Seed
+from agents.types import FIRST, LAST, MID, Timestep, Unroll
 from benchmarks.running import processes
 from environments import registry as environments
+from environments import user_file
 from launchers import binding
+from nodes.learning.options import TransformOptions
+from nodes.unrolls.table_names import BatchPart
 from programs import check, estimates, registry
 from programs.options import configs
 from programs.options.rule import Rule
@@ -28,7 +32,7 @@ from tests.programs_under_test import DONE, ENDLESS, ROOT, SMALL, launch, log_te
 from tests.waiting import DEADLINE, wait_until
 
 EXAMPLES = sorted((ROOT / 'examples').glob('*.py'))
-PROGRAM, TORSO = 'mine.py:make_program', 'fourier.py:wide'
+PROGRAM, AGENT, TORSO = 'mine.py:make_program', 'tempered.py:Tempered', 'fourier.py:wide'
 
 
 @pytest.fixture
@@ -116,8 +120,8 @@ def test_a_program_that_changes_the_directory_on_import_moves_no_path_of_the_com
 @pytest.mark.slow
 def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
   program = registry.load(f'{mine}/{PROGRAM}')
-  config = program.Config(hottest=8.0).resolve()
-  spec = environments.make_spec(config.env)
+  config = configs.resolve(program, {'agent': f'{mine}/{AGENT}', 'hottest': 8.0})
+  spec = environments.make_spec(config.run.env)
   agent = program.make_agent(config)(spec.observations, spec.actions)
   temperatures = agent.exploration(4)
   np.testing.assert_allclose(temperatures, [1, 2, 4, 8], rtol=1e-6)
@@ -135,11 +139,11 @@ def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
 
 
 def _assert_recorded(mine):
-  """Asserts that the run of `mine` records where its program, environment and torso are, and plays."""
+  """Asserts that the run of `mine` records where its program and the parts of it are, and plays."""
   record = json.loads((mine / 'run' / 'config.json').read_text())
   assert record['program'] == f'{mine}/{PROGRAM}'
   assert record['config']['env'] == f'{mine}/corridor.py:make'
-  assert record['given']['hottest'] == 2.0
+  assert record['config']['agent'] == f'{mine}/{AGENT}' and record['given']['hottest'] == 2.0
   assert record['config']['torso'] == f'{mine}/{TORSO}'
   assert evaluate.main([str(mine / 'run'), '--episodes=4']) == 0
 
@@ -151,7 +155,9 @@ def test_the_examples_run_to_their_end_from_another_directory(train, mine, launc
   process = train(
     *SMALL,
     f'--program={mine}/{PROGRAM}',
+    f'--agent={mine}/{AGENT}',
     '--hottest=2',
+    '--normalize_rewards',
     f'--torso={mine}/{TORSO}',
     f'--lp_launch_type={launch_type}',
     f'--run_dir={run_dir}',
@@ -175,8 +181,8 @@ def _histogram(run_dir):
 
 def test_your_own_node_sees_unrolls_and_publishes_them(start_program, mine):
   # How many a short run shows depends on how quick it is.
-  flags = f'--program={mine}/{PROGRAM}', f'--torso={mine}/{TORSO}', '--hottest=2'
-  program = start_program(*flags, ENDLESS)
+  flags = f'--program={mine}/{PROGRAM}', f'--agent={mine}/{AGENT}', f'--torso={mine}/{TORSO}'
+  program = start_program(*flags, '--hottest=2', ENDLESS)
   last = program.wait_until(lambda: _histogram(mine / 'run'), 'the histogram has seen unrolls')
   assert float(last['action_0']) + float(last['action_1']) == pytest.approx(1.0)
   program.wait_for_progress()
@@ -201,17 +207,45 @@ def test_the_example_of_two_tables_learns_from_new_unrolls_once_and_from_old_one
 
 def test_the_example_of_two_tables_counts_new_unrolls_and_needs_some(mine):
   program = registry.load(f'{mine}/replayed.py:make_program')
-  config = program.Config(num_steps=100_000, batch_size=16, replayed=12).resolve()
+  config = make(program.Config, num_steps=100_000, batch_size=16, replayed=12).resolve()
   config.validate()
   assert {'actor', 'replay', 'inference_learner'} <= program.make_program(config).groups.keys()
-  assert estimates.expected(config).updates == estimates.unrolls(config, 100_000) // 4
+  assert estimates.expected(config).updates == config.playing.unrolls(100_000) // 4
   with pytest.raises(ValueError, match='--replayed=16 must be below --batch_size=16'):
-    dataclasses.replace(config, replayed=16).validate()
+    replace(config, replayed=16).validate()
+
+
+def test_the_example_of_a_node_between_tables_changes_what_the_learner_learns_from(train, mine):
+  flags = f'--program={mine}/curious.py:make_program', '--novelty=0.5'
+  process = train(*SMALL, *flags, f'--run_dir={mine / "run"}', timeout=200)
+  assert process.returncode == 0, process.stderr
+  with open(mine / 'run' / 'logs' / 'novelty-0.csv') as f:
+    last = list(csv.DictReader(f))[-1]
+  # The learner has no other unrolls than those that the node has written.
+  assert float(last['unrolls_written']) > 0 and float(last['seen']) > 10
+  assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) > 0
+  assert processes(str(mine / 'run')) == [] and 'Traceback' not in log_text(mine / 'run')
+
+
+def test_the_example_of_a_node_between_tables_rewards_what_is_rare(mine):
+  options = TransformOptions('novelty/0', (BatchPart('played', 1),), 'unrolls', 1.0, Seed(0))
+  novelty = user_file.named(f'{mine}/novelty.py:Novelty').load()
+  node = novelty(None, None, None, [], None, options, scale=1.0)
+  observation = np.array([[[0], [1], [1], [1], [2]]])
+  step_type = np.array([[MID, MID, LAST, FIRST, MID]])
+  timestep = Timestep(step_type, np.full((1, 5), 10.0), np.ones((1, 5)), observation)
+  unrolls = Unroll(timestep, None, {}, None, None, None)
+  reward = node.transform(unrolls, 0).timestep.reward
+  np.testing.assert_allclose(reward, [[10, 11, 10 + 2**-0.5, 10, 11]])
+  # The second unroll begins with the last row of the first, which has been counted.
+  reward = node.transform(unrolls, 1).timestep.reward
+  np.testing.assert_allclose(reward, [[10, 10.5, 10 + 5**-0.5, 10, 10 + 2**-0.5]])
 
 
 @pytest.mark.nightly
 def test_a_run_of_your_own_program_is_resumed(start_program, train, mine):
-  program = start_program(f'--program={mine}/{PROGRAM}', '--hottest=2', ENDLESS)
+  agent = f'--agent={mine}/{AGENT}'
+  program = start_program(f'--program={mine}/{PROGRAM}', agent, '--hottest=2', ENDLESS)
   program.wait_for_progress()
   program.launcher.send_signal(signal.SIGINT)
   assert program.end()[0] == 130
@@ -224,9 +258,9 @@ def test_a_run_of_your_own_program_is_resumed(start_program, train, mine):
 
 def test_a_run_is_not_resumed_with_another_option_or_without_its_file(mine):
   run_dir, name = str(mine / 'run'), f'{mine}/{PROGRAM}'
-  config = registry.load(name).Config().resolve()
+  config = configs.resolve(registry.load(name), {'agent': f'{mine}/{AGENT}'})
   os.mkdir(run_dir)
-  run_directory.write_record(run_dir, name, {}, config)
+  run_directory.write_record(run_dir, name, {}, flatten(config))
   process = launch(f'--resume={run_dir}', '--hottest=3')
   assert process.returncode == 2 and '--hottest=3.0 cannot change' in process.stderr
   (mine / 'mine.py').unlink()
@@ -239,7 +273,8 @@ def test_a_run_is_not_resumed_with_another_option_or_without_its_file(mine):
 @pytest.mark.slow
 def test_nodes_need_no_file_of_the_user_where_they_run(mine):
   module = registry.load(f'{mine}/{PROGRAM}')
-  config = module.Config(run_dir=str(mine / 'run'), torso=f'{mine}/{TORSO}').resolve()
+  own = {'agent': f'{mine}/{AGENT}', 'torso': f'{mine}/{TORSO}'}
+  config = configs.resolve(module, {'run_dir': str(mine / 'run'), **own})
   program = module.make_program(config)
   payloads = mine / 'nodes'
   payloads.mkdir()
@@ -311,8 +346,8 @@ def test_only_the_function_is_needed_and_what_the_file_has_is_used(train, tmp_pa
   assert '1 x PyClassNode(Node)  on a CPU worker' in process.stdout
   process = launch(f'--program={name}', '--help')
   text = ' '.join(process.stdout.split())
-  assert "--colour: of the node (default: 'green'; mine only)" in text
-  assert '--num_actors: actor processes' in text
+  assert '--colour=green of the node' in text
+  assert '--num_steps=300000 actor_steps' in text and '--num_actors' not in text
   process = launch(f'--program={name}', '--list_envs')
   assert process.returncode == 0 and 'catch' in process.stdout
   page = process.stdout.split()[-1]

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from agents.options import flatten, make
 from programs import gala, sebulba
 from rundir import checkpoints, learners, run_directory
 from tests.programs_under_test import launch, run_main
@@ -11,8 +12,8 @@ from tests.programs_under_test import launch, run_main
 
 def _earlier_run(path, learner_steps=5, actor_steps=100):
   """Makes the directory of a run of 2,000 steps that was stopped."""
-  config = sebulba.Config(num_steps=2000).resolve()
-  run_directory.write_record(str(path), 'sebulba', {'num_steps': 2000}, config)
+  config = make(sebulba.Config, num_steps=2000).resolve()
+  run_directory.write_record(str(path), 'sebulba', {'num_steps': 2000}, flatten(config))
   if actor_steps >= 2000:
     (path / 'summary.json').write_text('{}')
   if learner_steps:
@@ -45,8 +46,8 @@ def test_a_run_that_cannot_be_resumed_is_rejected_in_one_sentence(
 
 
 def test_peers_without_a_checkpoint_are_counted(tmp_path, capsys):
-  config = gala.Config(num_peers=3).resolve()
-  run_directory.write_record(str(tmp_path), 'gala', {'num_peers': 3}, config)
+  config = make(gala.Config, num_peers=3).resolve()
+  run_directory.write_record(str(tmp_path), 'gala', {'num_peers': 3}, flatten(config))
   for peer in (0, 2):
     path = checkpoints.directory(learners.directory(str(tmp_path), peer))
     checkpoints.write(path, {'learner_steps': 5, 'actor_steps': 100}, b'state', keep=1)

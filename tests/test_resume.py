@@ -10,6 +10,7 @@ import sys
 import pytest
 from absl import flags
 
+from agents.options import flatten
 from agents.seeding import Seed
 from launchers.follow import Follower
 from launchers.local import engine
@@ -26,9 +27,9 @@ def _stopped_run(path, program='sebulba', resumed=0, actor_steps=100, **given):
   """Makes the directory of a run that was stopped; `given` are its flags."""
   config = configs.make_config(registry.load(program), given)
   for start in range(resumed + 1):
-    values = vars(config) | {'run_dir': str(path), 'seed': config.seed + start * _STRIDE}
-    run_directory.write_record(str(path), program, given, type(config)(**values))
-  peers = getattr(config, 'num_peers', 1)
+    values = flatten(config) | {'run_dir': str(path), 'seed': config.run.seed + start * _STRIDE}
+    run_directory.write_record(str(path), program, given, values)
+  peers = flatten(config).get('num_peers', 1)
   counts = {'learner_steps': 5, 'actor_steps': actor_steps // peers}
   for peer in range(peers):
     directory = checkpoints.directory(learners.directory(str(path), peer))
@@ -140,22 +141,22 @@ def test_a_decay_ends_with_the_resumed_run_whatever_its_preset_would_choose(
   shutil.copytree(tmp_path, tmp_path / 'same')  # This process keeps the locks that it takes.
   assert _resume(tmp_path / 'same', '--num_steps=10000000') == 0, capsys.readouterr().err
   config = runs.resumed_run(str(tmp_path), '').config  # With the same flags.
-  steps = getattr(config, option)
-  assert steps == estimates.expected(config).updates > 9 * getattr(before, option) > 0
+  steps = flatten(config)[option]
+  assert steps == estimates.expected(config).updates > 9 * flatten(before)[option] > 0
 
 
 def test_options_that_are_newer_than_a_run_have_their_defaults_whatever_its_preset_says(
   tmp_path, capsys
 ):
   _stopped_run(tmp_path, agent='ppo', env='gymnasium:Hopper-v5')
-  assert runs.recorded_run(str(tmp_path)).config.normalize_observations
+  assert runs.recorded_run(str(tmp_path)).config.agent.normalize_observations
   path = tmp_path / 'config.json'
   record = json.loads(path.read_text())
   del record['config']['normalize_observations'], record['config']['normalize_rewards']
   path.write_text(json.dumps(record))
   config = runs.recorded_run(str(tmp_path)).config
-  assert not config.normalize_observations and not config.normalize_rewards
-  assert config.policy_std == 'free'  # Recorded.
+  assert not config.agent.normalize_observations and not config.agent.normalize_rewards
+  assert config.agent.policy_std == 'free'  # Recorded.
   shutil.copytree(tmp_path, tmp_path / 'same')  # This process keeps the locks that it takes.
   assert _resume(tmp_path / 'same', '--normalize_rewards=false') == 0, capsys.readouterr().err
   assert '--normalize_observations=False' in capsys.readouterr().out
@@ -168,14 +169,14 @@ def test_options_that_are_newer_than_a_run_have_their_defaults_whatever_its_pres
 )
 def test_a_run_keeps_the_images_that_its_version_flattened(tmp_path, env_options, before, capsys):
   _stopped_run(tmp_path, env='gymnasium:Acrobot-v1', env_options=env_options)
-  assert runs.recorded_run(str(tmp_path)).config.env_options == env_options
+  assert runs.recorded_run(str(tmp_path)).config.run.env_options == env_options
   path = tmp_path / 'config.json'
   record = json.loads(path.read_text())
   del record['images_stay']
   path.write_text(json.dumps(record))
-  assert runs.recorded_run(str(tmp_path)).config.env_options == before
+  assert runs.recorded_run(str(tmp_path)).config.run.env_options == before
   assert _resume(tmp_path) == 0, capsys.readouterr().err
-  assert runs.resumed_run(str(tmp_path), '', lock=False).config.env_options == before
+  assert runs.resumed_run(str(tmp_path), '', lock=False).config.run.env_options == before
 
 
 @pytest.mark.parametrize('program', ['sebulba', 'r2d2', 'impala', 'anakin', 'gala'])

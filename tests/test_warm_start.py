@@ -1,6 +1,5 @@
 """--init_from: a run that begins with the parameters of another."""
 
-import dataclasses
 import json
 import shutil
 
@@ -10,6 +9,7 @@ import pytest
 from flax import serialization
 
 from agents import shapes
+from agents.options import flatten
 from environments import registry as environments
 from nodes.learning import serialisation
 from programs import registry, runs
@@ -22,8 +22,8 @@ def _ended_run(path, program='sebulba', **given):
   """Makes the directory of a run with final parameters, all of them 1."""
   module = registry.load(program)
   config = configs.make_config(module, given)
-  run_directory.write_record(str(path), program, given, config)
-  spec = environments.make_spec(config.env)
+  run_directory.write_record(str(path), program, given, flatten(config))
+  spec = environments.make_spec(config.run.env)
   agent = module.make_agent(config)(spec.observations, spec.actions)
   params = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), shapes.params(agent))
   final_params.save(str(path), serialisation.serialise(params))
@@ -102,6 +102,4 @@ def test_another_program_with_the_same_agent_begins_with_them(
 
 def test_every_program_has_the_option():
   for name in registry.PROGRAMS:
-    config = registry.load(name).Config
-    (option,) = (field for field in dataclasses.fields(config) if field.name == 'init_from')
-    assert option.default == ''
+    assert flatten(registry.load(name).Config())['init_from'] == ''

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import NamedTuple
 
 import dm_env.specs
@@ -10,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from agents import masked
 from agents.actor_critic import normalization
 from agents.actor_critic.choice import make_distribution
 from agents.actor_critic.config import ActorCriticConfig
-from agents.actor_critic.head import PolicyValueHead
+from agents.actor_critic.head import PolicyValue, PolicyValueHead
 from agents.actor_critic.normalization import DISCOUNTED_RETURN
 from agents.agent import ActOutput, Agent
 from agents.axes import swapped
@@ -21,6 +23,7 @@ from agents.networks.recurrent import RecurrentNetwork
 from agents.optimizers import Optimizer
 from agents.spaces import check_normalization
 from agents.types import Array, Nest, Timestep, Unroll
+from agents.vtrace.targets import Targets
 
 
 class Rows(NamedTuple):
@@ -31,9 +34,14 @@ class Rows(NamedTuple):
   draw: Array  # What the policy sampled; see `agents.actor_critic.distributions`.
   behaviour_logits: Array  # float32 `[T+1, B, P]`, of the policy mu that acted.
 
+  @property
+  def valid(self) -> Array:
+    """Which rows begin a transition, bool `[T, B]`; the last row only bootstraps."""
+    return masked.transitions(self.timestep.step_type[:-1])
+
 
 class ActorCritic(Agent):
-  """An agent with a stochastic policy and a value; subclasses define `init` and `update`.
+  """An agent with a stochastic policy and a value; subclasses define `init`, `update` and the loss.
 
   The constructor starts no JAX backend.
 
@@ -101,7 +109,7 @@ class ActorCritic(Agent):
   def act(
     self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
   ) -> ActOutput:
-    """Samples an action where exploration is above 0; takes the policy's mode elsewhere.
+    """Acts by `policy`, and keeps the core state: memory, stacked frames, the return so far.
 
     Args:
       params: the `params` of a learner state.
@@ -109,26 +117,82 @@ class ActorCritic(Agent):
       timestep: fields are `[B, ...]`.
       exploration: float32 `[B]`.
       keys: `[B]` typed PRNG keys, one for each environment.
-
-    Returns:
-      Actions `[B, ...]`, the next core state, and the extras `behaviour_logits`, float32 `[B, P]`, and,
-      for continuous actions, `draw`, float32 `[B, A]`.
     """
     before = core_state
     output, core_state = self.network.step(params, core_state, timestep)
-    sampled = jax.vmap(self.distribution.sample)(keys, output.logits)
-    mode = self.distribution.mode(output.logits)
-    explores = (exploration > 0.0).reshape(-1, *[1] * (mode.ndim - 1))
-    draw = jnp.where(explores, sampled, mode)
-    action = self.distribution.action(draw)
-    extras = {'behaviour_logits': output.logits}
-    if self.distribution.has_draws:
-      extras['draw'] = draw
+    action, extras = self.policy(params, output, timestep, exploration, keys)
     core_state = self.network.record_action(core_state, action)
     if self._config.normalize_rewards:
       after = normalization.next_return(before[DISCOUNTED_RETURN], timestep, self._config.discount)
       core_state = {**core_state, DISCOUNTED_RETURN: after}
     return ActOutput(action, extras, core_state)
+
+  def policy(
+    self, params: Nest, output: PolicyValue, timestep: Timestep, exploration: Array, keys: Array
+  ) -> tuple[Array, dict[str, Array]]:
+    """Samples an action where exploration is above 0; takes the policy's mode elsewhere.
+
+    Args:
+      params: the `params` of a learner state.
+      output: the network's logits `[B, P]` and values `[B]`.
+      timestep: fields are `[B, ...]`.
+      exploration: float32 `[B]`.
+      keys: `[B]` typed PRNG keys, one for each environment.
+
+    Returns:
+      Actions `[B, ...]`, and the extras `behaviour_logits`, float32 `[B, P]`, and, for continuous
+      actions, `draw`, float32 `[B, A]`. A subclass that acts by other logits stores those.
+    """
+    del params, timestep
+    sampled = jax.vmap(self.distribution.sample)(keys, output.logits)
+    mode = self.distribution.mode(output.logits)
+    explores = (exploration > 0.0).reshape(-1, *[1] * (mode.ndim - 1))
+    draw = jnp.where(explores, sampled, mode)
+    # The logits of the policy mu that acts travel with the row. Its parameters are gone by the time the
+    # row is learned from, and pi/mu needs the probability that the action was drawn with.
+    extras = {'behaviour_logits': output.logits}
+    if self.distribution.has_draws:
+      extras['draw'] = draw
+    return self.distribution.action(draw), extras
+
+  @abc.abstractmethod
+  def targets(self, values: Array, rhos: Array, timestep: Timestep, valid: Array) -> Targets:
+    """Returns what values and policy learn from T transitions.
+
+    Args:
+      values: float32 `[T+1, B]`, V of the learner's parameters; the last only bootstraps.
+      rhos: float32 `[T, B]`, pi/mu of the actions taken, unclipped.
+      timestep: step types, rewards before `reward_scale` and discounts, `[T+1, B]`; rewards and
+        discounts of row t+1 belong to the transition t -> t+1.
+      valid: bool `[T, B]`; false where row t is LAST, so that t -> t+1 is not a transition.
+    """
+
+  def forward(self, params: Nest, unrolls: Unroll) -> tuple[PolicyValue, Rows]:
+    """Runs the network over unrolls, from their core states.
+
+    Args:
+      params: weights and, where they are normalised, the statistics of observations and returns.
+      unrolls: fields are `[B, T+1, ...]`, extras as returned by `act`.
+
+    Returns:
+      Logits `[T+1, B, P]` and values `[T+1, B]`, and the rows as the loss sees them, with normalised
+      rewards.
+    """
+    rows = self._rows(unrolls)
+    # The network receives the raw reward, as in `act`: its core state would differ otherwise.
+    output, _ = self.network.unroll(params, unrolls.core_state, rows.timestep, rows.action)
+    reward = normalization.normalized_rewards(params, rows.timestep.reward)
+    return output, rows._replace(timestep=rows.timestep._replace(reward=reward))
+
+  def log_ratios(self, output: PolicyValue, rows: Rows) -> Array:
+    """Returns log pi/mu of the actions of T transitions, float32 `[T, B]`; 0 where none begins.
+
+    It has a gradient, that of log pi. The mean of its negative estimates KL(mu || pi).
+    """
+    draw = masked.kept(rows.draw[:-1], rows.valid)
+    log_pi = self.distribution.log_prob(output.logits[:-1], draw)
+    log_mu = self.distribution.log_prob(rows.behaviour_logits[:-1], draw)
+    return masked.kept(log_pi - log_mu, rows.valid)
 
   def _init_params(self, key: Array) -> tuple[Nest, optax.OptState]:
     """Returns new parameters, statistics included, and the state of the optimizer of the weights."""

@@ -62,6 +62,11 @@ class ActorCriticConfig(OptimizerConfig, NetworkConfig):
     'by tanh; or free, learned parameters, with clipped actions as in PPO on MuJoCo.',
   )
 
+  @property
+  def unroll_rows(self) -> int:
+    """Rows of an unroll: one after its transitions only bootstraps."""
+    return self.unroll_length + 1
+
   def _check(self) -> None:
     require_choice('policy_std', self.policy_std, ('state', 'free'))
     if self.separate_critic:

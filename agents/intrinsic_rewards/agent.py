@@ -19,7 +19,7 @@ from agents.metrics import policy_lag
 from agents.optimizers import Optimizer
 from agents.spaces import check_actions
 from agents.types import Array, Timestep, Unroll
-from agents.vtrace.targets import vtrace
+from agents.vtrace.targets import Targets, vtrace
 
 
 class IntrinsicRewardsState(NamedTuple):
@@ -57,6 +57,7 @@ class IntrinsicRewards(Agent):
     ValueError: the config is unusable, or the environment has no lifetimes or no discrete actions.
   """
 
+  Config = IntrinsicRewardsConfig
   evaluation_exploration = 1.0
 
   def __init__(
@@ -99,27 +100,45 @@ class IntrinsicRewards(Agent):
     exploration: Array,
     keys: Array,
   ) -> ActOutput:
-    """Samples from the inner policy, after its update where one is due.
+    """Acts by `policy`, after the update of the inner policy where one is due.
 
     Args:
       params: the `params` of a learner state.
       core_state: `[B, ...]` per leaf, before the timestep.
       timestep: fields are `[B, ...]`.
-      exploration: ignored.
+      exploration: float32 `[B]`.
       keys: `[B]` typed PRNG keys.
 
     Returns:
       Actions int32 `[B]`; the extras `policy_key`, uint32 `[B, ...]`, by which a FIRST row drew the
       policy, and `intrinsic_reward`, float32 `[B]`, of the transition into the row; the core state.
     """
-    del exploration
     split = jax.vmap(jax.random.split)(keys)
     policy_key = jax.random.key_data(split[:, 0])
     state, consumed = self.inner.consume(params, core_state, timestep, policy_key)
     log_probs = self._log_probs(state, timestep)
-    action = jax.vmap(jax.random.categorical)(split[:, 1], log_probs).astype(jnp.int32)
-    extras = {'policy_key': policy_key, 'intrinsic_reward': consumed.reward}
+    action, extras = self.policy(params, log_probs, timestep, exploration, split[:, 1])
+    # With the key the update draws the same policy again, whose rows it differentiates through.
+    extras = {**extras, 'policy_key': policy_key, 'intrinsic_reward': consumed.reward}
     return ActOutput(action, extras, self.inner.record(state, timestep.observation, action))
+
+  def policy(
+    self, params: Params, output: Array, timestep: Timestep, exploration: Array, keys: Array
+  ) -> tuple[Array, dict[str, Array]]:
+    """Samples from the inner policy.
+
+    Args:
+      params: the `params` of a learner state.
+      output: log probabilities of the inner policy, float32 `[B, A]`.
+      timestep: fields are `[B, ...]`.
+      exploration: ignored.
+      keys: `[B]` typed PRNG keys.
+
+    Returns:
+      Actions int32 `[B]`, and no extras of its own.
+    """
+    del params, timestep, exploration
+    return jax.vmap(jax.random.categorical)(keys, output).astype(jnp.int32), {}
 
   def replay(self, params: Params, unrolls: Unroll) -> UnrollReplay:
     """Repeats unrolls with given parameters of reward and value.
@@ -162,10 +181,9 @@ class IntrinsicRewards(Agent):
     timestep, action = swapped((unrolls.timestep, unrolls.action))
     values, log_probs, intrinsic, _ = self.replay(params, unrolls)
     valid = masked.transitions(timestep.step_type[:-1])
-    discounts = config.discount * timestep.discount[1:]
-    if config.outer_objective == 'episode':
-      discounts = discounts * (1.0 - lifetimes.ended(timestep.observation[1:]))
-    targets = vtrace(values, timestep.reward[1:], discounts, jnp.ones_like(discounts), valid)
+    targets = self.targets(values, timestep, valid)
+    # Equation 4: the gradient reaches the reward's parameters through log pi alone, by way of the inner
+    # updates that `replay` has repeated.
     log_pi = jnp.take_along_axis(log_probs, action[:-1, :, None], -1)[..., 0]
     entropy = -jnp.sum(jnp.exp(log_probs) * log_probs, -1)
     policy_loss = masked.mean(-targets.advantages * log_pi, valid)
@@ -183,6 +201,21 @@ class IntrinsicRewards(Agent):
       'intrinsic_reward_size': masked.mean(jnp.abs(intrinsic), valid),
     }
     return loss, jax.lax.stop_gradient(metrics)
+
+  def targets(self, values: Array, timestep: Timestep, valid: Array) -> Targets:
+    """Returns what the lifetime value and the outer gradient learn, `[T, B]`.
+
+    Args:
+      values: float32 `[T+1, B]`, of the lifetime so far.
+      timestep: rewards, discounts and observations, `[T+1, B, ...]`; those of row t+1 belong to the
+        transition t -> t+1.
+      valid: bool `[T, B]`; false where no transition begins.
+    """
+    discounts = self._config.discount * timestep.discount[1:]
+    if self._config.outer_objective == 'episode':
+      discounts = discounts * (1.0 - lifetimes.ended(timestep.observation[1:]))
+    # The unrolls are new, so every ratio pi/mu is 1.
+    return vtrace(values, timestep.reward[1:], discounts, jnp.ones_like(discounts), valid)
 
   def update(
     self, state: IntrinsicRewardsState, unrolls: Unroll, probabilities: Array | None = None

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from agents.networks.config import require, require_choice
 from agents.optimizer_config import OptimizerConfig
-from agents.options import option, with_default
+from agents.options import option
 
 REWARDS = ('learned', 'extrinsic', 'count')
 MEMORIES = ('gru', 'none')
@@ -85,12 +85,17 @@ class IntrinsicRewardsConfig(OptimizerConfig):
     "Weight of the inner policy's entropy in the outer objective, which the reward then raises.",
     at_least=0,
   )
-  learning_rate: float = with_default(OptimizerConfig, 'learning_rate', 1e-3)
+  learning_rate: float = 1e-3
 
   @property
   def unroll_length(self) -> int:
     """Transitions in an unroll."""
     return self.inner_updates * self.inner_period
+
+  @property
+  def unroll_rows(self) -> int:
+    """Rows of an unroll: one after its transitions only bootstraps."""
+    return self.unroll_length + 1
 
   def _check(self) -> None:
     require(min(self.inner_sizes, default=1) >= 1, 'inner_sizes', self.inner_sizes, '1 or more')

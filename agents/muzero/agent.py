@@ -20,7 +20,7 @@ from agents.muzero.categorical import expectation
 from agents.muzero.config import MuZeroConfig
 from agents.muzero.model import make_model
 from agents.muzero.search import Root, SearchResult, search, temperature
-from agents.muzero.targets import make_targets, n_step_values, windows
+from agents.muzero.targets import Targets, make_targets, n_step_values, windows
 from agents.networks.frame_stack import stack_frames
 from agents.networks.torsos import check_variables
 from agents.optimizers import Optimizer
@@ -68,6 +68,7 @@ class MuZero(Agent):
     ValueError: the config is unusable or does not fit the observations, or actions are not discrete.
   """
 
+  Config = MuZeroConfig
   evaluation_exploration = 0.0
 
   def __init__(
@@ -139,26 +140,41 @@ class MuZero(Agent):
   def act(
     self, params: Params, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
   ) -> ActOutput:
-    """Acts by a search.
+    """Acts by `policy`, and keeps the core state: stacked frames.
 
     Args:
       params: the `params` of a learner state.
       core_state: `[B, ...]` per leaf, before the timestep.
       timestep: fields are `[B, ...]`.
-      exploration: float32 `[B]`, factor of the search's noise; 0 acts greedily.
+      exploration: float32 `[B]`.
       keys: `[B]` typed PRNG keys, one for each environment.
-
-    Returns:
-      Actions int32 `[B]`, the extras `search_policy`, float32 `[B, A]`, and `root_value`, float32 `[B]`,
-      in units of return, and the next core state.
     """
     rows = jax.tree.map(lambda x: x[None], timestep)
     observation, core_state = self._observe(core_state, rows)
     observation = jax.tree.map(lambda x: x[0], observation)
+    action, extras = self.policy(params, observation, timestep, exploration, keys)
+    return ActOutput(action, extras, core_state)
+
+  def policy(
+    self, params: Params, output: Nest, timestep: Timestep, exploration: Array, keys: Array
+  ) -> tuple[Array, dict[str, Array]]:
+    """Acts by a search, which runs the networks itself.
+
+    Args:
+      params: the `params` of a learner state.
+      output: observations with stacked frames, `[B, ...]` per leaf, from which the search begins.
+      timestep: fields are `[B, ...]`.
+      exploration: float32 `[B]`, factor of the search's noise; 0 acts greedily.
+      keys: `[B]` typed PRNG keys, one for each environment.
+
+    Returns:
+      Actions int32 `[B]`, and the extras `search_policy`, float32 `[B, A]`, and `root_value`, float32
+      `[B]`, in units of return.
+    """
     illegal = self._illegal(timestep.observation)
-    found = self.plan(params, observation, exploration, keys, illegal)
-    extras = {'search_policy': found.policy, 'root_value': found.value}
-    return ActOutput(found.action, extras, core_state)
+    found = self.plan(params, output, exploration, keys, illegal)
+    # What the search has found is what the networks learn to predict.
+    return found.action, {'search_policy': found.policy, 'root_value': found.value}
 
   def plan(
     self,
@@ -216,7 +232,7 @@ class MuZero(Agent):
 
     Returns:
       The next state; priorities, float32 `[B]`, from the errors before the unroll's gradient step; and
-      the metrics of `muzero_loss` and `grad_norm` (before clipping), means over the gradient steps, with
+      the metrics of `loss` and `grad_norm` (before clipping), means over the gradient steps, with
       `learning_rate`, `temperature`, `policy_lag_mean` and `policy_lag_max`.
 
     Raises:
@@ -236,7 +252,7 @@ class MuZero(Agent):
       carry: tuple[Nest, optax.OptState], part: tuple[Unroll, Array, Array]
     ) -> tuple[tuple[Nest, optax.OptState], tuple[Array, dict[str, Array]]]:
       network, opt_state = carry
-      gradients, (priorities, metrics) = jax.grad(self._loss, has_aux=True)(
+      gradients, (priorities, metrics) = jax.grad(self.loss, has_aux=True)(
         network, state.target_params, *part
       )
       network, opt_state, metrics['grad_norm'] = self._optimizer.step(gradients, opt_state, network)
@@ -303,19 +319,45 @@ class MuZero(Agent):
     found = self.plan(params, observation, exploration, row_keys, illegal)
     return jax.tree.map(lambda x: x.reshape(*keys.shape, *x.shape[1:]), found)
 
-  def _loss(
+  def loss(
     self, network: Nest, target_params: Nest, unrolls: Unroll, weights: Array, key: Array
   ) -> tuple[Array, tuple[Array, dict[str, Array]]]:
-    """Returns the output of `muzero_loss` for one part of a batch."""
-    config, timestep = self._config, unrolls.timestep
-    observation, _ = self._observe(unrolls.core_state, swapped(timestep))
+    """Returns the loss of one part of a batch, float32 `[]`, its priorities, float32 `[B]`, and metrics.
+
+    Args:
+      network: the parameters to train.
+      target_params: those of the target network.
+      unrolls: fields are `[B, P + K + n, ...]`.
+      weights: float32 `[B]`, the importance weights.
+      key: a typed PRNG key, of the searches for fresh targets.
+    """
+    observation, _ = self._observe(unrolls.core_state, swapped(unrolls.timestep))
     observation = swapped(observation)
+    targets = self.targets(target_params, unrolls, observation, key)
+    starts = jax.tree.map(lambda x: x[:, : self._config.unroll_length], observation)
+    # The model sees the first observation and the actions that were taken, nothing else.
+    actions = windows(self._config, unrolls.action, self._config.num_unroll_steps)
+    unrolled = losses.unroll_model(self.model, network, *_merge((starts, actions)))
+    return losses.muzero_loss(self._config, unrolled, targets, weights)
+
+  def targets(self, target_params: Nest, unrolls: Unroll, observation: Nest, key: Array) -> Targets:
+    """Returns what reward, value and policy learn from unrolls.
+
+    Args:
+      target_params: of the target network.
+      unrolls: fields are `[B, P + K + n, ...]`.
+      observation: their observations with stacked frames, `[B, L, ...]` per leaf.
+      key: a typed PRNG key, of the searches for fresh targets.
+    """
+    config, timestep = self._config, unrolls.timestep
     if config.bootstrap == 'target':
       values = self._values(target_params, observation)
     else:
       values = unrolls.extras['root_value']
     num_planned = config.unroll_length + config.num_unroll_steps
     policies = unrolls.extras['search_policy'][:, :num_planned]
+    # A share of the policies is searched for again: those of old unrolls are worse than today's network
+    # can find.
     if config.reanalyse_fraction:
       chosen, group = reanalysed(len(policies), config.reanalyse_fraction)
       rows = observation, jax.vmap(self._illegal)(timestep.observation)
@@ -327,11 +369,7 @@ class MuZero(Agent):
       groups = policies.reshape(-1, group, *policies.shape[1:])
       fresh = found.policy.reshape(-1, chosen, *policies.shape[1:])
       policies = _merge(jnp.concatenate([fresh, groups[:, chosen:]], axis=1))
-    targets = make_targets(config, timestep, values, policies)
-    starts = jax.tree.map(lambda x: x[:, : config.unroll_length], observation)
-    actions = windows(config, unrolls.action, config.num_unroll_steps)
-    unrolled = losses.unroll_model(self.model, network, *_merge((starts, actions)))
-    return losses.muzero_loss(config, unrolled, targets, weights)
+    return make_targets(config, timestep, values, policies)
 
   def _values(self, network: Nest, observation: Nest) -> Array:
     """Returns the values of rows, float32 `[B, L]`, in units of return; fields are `[B, L, ...]`."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from agents.networks.config import NetworkConfig, require, require_choice, require_torso
+from agents.networks.config import TorsoConfig, require, require_choice
 from agents.optimizer_config import MOST_STEPS, OptimizerConfig
-from agents.options import option, with_default
-from agents.r2d2.config import R2D2Config
+from agents.options import option
+from agents.priorities_config import PrioritiesConfig
 
 MODELS = ('auto', 'mlp', 'torso', 'conv', 'residual')
 SEARCHES = ('gumbel', 'puct')
@@ -17,7 +17,7 @@ BOOTSTRAPS = ('target', 'search')
 
 
 @dataclasses.dataclass(frozen=True)
-class MuZeroConfig(OptimizerConfig):
+class MuZeroConfig(OptimizerConfig, PrioritiesConfig, TorsoConfig):
   """MuZero: a learned model, and a search in it, from prioritized replay.
 
   In the options' texts MuZero is Schrittwieser et al. (2020) on Atari, Unplugged is Schrittwieser et al.
@@ -37,8 +37,7 @@ class MuZeroConfig(OptimizerConfig):
     'shrinks the image 16 times; auto: torso for several arrays or with --torso, residual for images of '
     'at least 36x36 pixels, conv for smaller images with channels, else mlp.',
   )
-  torso: str = with_default(NetworkConfig, 'torso', 'auto')
-  mlp_sizes: tuple[int, ...] = with_default(NetworkConfig, 'mlp_sizes', (128,))
+  mlp_sizes: tuple[int, ...] = (128,)
   hidden_state_size: int = option(
     512,
     'Units in the hidden state of the mlp and torso models; Unplugged: 512.',
@@ -65,7 +64,6 @@ class MuZeroConfig(OptimizerConfig):
     'models; 0: no such convolution. MuZero has one, of unpublished size.',
     at_least=0,
   )
-  frame_stack: int = with_default(NetworkConfig, 'frame_stack', 1)
 
   search: str = option(
     'gumbel',
@@ -164,15 +162,12 @@ class MuZeroConfig(OptimizerConfig):
     'Value of the last bin, in the range of h; the first is its negative; MuZero and Unplugged: 300.',
     above=0,
   )
-  rescale_epsilon: float = with_default(R2D2Config, 'rescale_epsilon', 1e-3)
   value_cost: float = option(
     0.25,
     'Weight of the value loss; MuZero: 1, Reanalyze and Unplugged: 0.25.',
     at_least=0,
   )
-  importance_exponent: float = with_default(R2D2Config, 'importance_exponent', 1.0)
-  priority_eta: float = with_default(R2D2Config, 'priority_eta', 0.9)
-  priority_floor: float = with_default(R2D2Config, 'priority_floor', 1e-3)
+  importance_exponent: float = 1.0
   reanalyse_fraction: float = option(
     0.0,
     'Share of the unrolls of a batch that the learner searches again in its update, with the target '
@@ -186,30 +181,21 @@ class MuZeroConfig(OptimizerConfig):
     at_least=1,
   )
 
-  learning_rate: float = with_default(OptimizerConfig, 'learning_rate', 1e-4)
-  weight_decay: float = with_default(OptimizerConfig, 'weight_decay', 1e-4)
-  max_gradient_norm: float = with_default(OptimizerConfig, 'max_gradient_norm', 5.0)
+  learning_rate: float = 1e-4
+  weight_decay: float = 1e-4
+  max_gradient_norm: float = 5.0
 
   @property
   def unroll_rows(self) -> int:
     """Rows of an unroll: every target of its last start is within it."""
     return self.unroll_length + self.num_unroll_steps + self.n_step
 
-  def check_parts(self, batch_size: int, num_devices: int, devices: str) -> None:
-    """Checks that a batch divides into equal parts on every device.
-
-    Args:
-      batch_size: unrolls in a batch.
-      num_devices: devices over which it is sharded.
-      devices: their name in the message.
-
-    Raises:
-      ValueError: it does not; one sentence that names the flags and the fix.
-    """
+  def check_batch(self, flag: str, unrolls: int, num_devices: int, devices: str) -> None:
+    """Checks that a batch divides into equal parts on every device; see `OptimizerConfig`."""
     parts = num_devices * self.updates_per_batch
-    if batch_size % parts:
+    if unrolls % parts:
       raise ValueError(
-        f'--batch_size={batch_size} does not divide into the {self.updates_per_batch} parts of '
+        f'--{flag}={unrolls} does not divide into the {self.updates_per_batch} parts of '
         f'--updates_per_batch on each of {num_devices} {devices}; make it a multiple of {parts}.'
       )
 
@@ -220,11 +206,9 @@ class MuZeroConfig(OptimizerConfig):
 
   def _check(self) -> None:
     require_choice('model', self.model, MODELS)
-    require_torso(self.torso)
     require_choice('search', self.search, SEARCHES)
     require_choice('search_value', self.search_value, SEARCH_VALUES)
     require_choice('bootstrap', self.bootstrap, BOOTSTRAPS)
-    require(min(self.mlp_sizes, default=1) >= 1, 'mlp_sizes', self.mlp_sizes, 'sizes of at least 1')
     expected = 'an odd number, so that one bin is 0'
     require(self.num_bins % 2 == 1, 'num_bins', self.num_bins, expected)
     if self.reanalyse_fraction:

@@ -14,16 +14,13 @@ INITS = ('fan_in', 'orthogonal')
 
 
 @dataclasses.dataclass(frozen=True)
-class NetworkConfig(CheckedOptions):
-  """Options of a torso, applied per row, and an optional recurrent core.
+class TorsoConfig(CheckedOptions):
+  """Options of a torso, applied per row.
 
   Attributes:
-    action_kinds: those that the agent takes, of `agents.spaces`; a property of it, not an option.
     torso: a name of `TORSOS`. An agent also takes a function without arguments that returns a flax
       module; programs make one of the file that the flag names.
   """
-
-  action_kinds: ClassVar[tuple[str, ...]] = ('discrete',)
 
   torso: str = option(
     'auto',
@@ -33,6 +30,27 @@ class NetworkConfig(CheckedOptions):
     'of a nest; or path/to/mine.py:MyTorso.',
   )
   mlp_sizes: tuple[int, ...] = option((128, 64), 'Units in each hidden layer of the mlp torso.')
+  frame_stack: int = option(
+    1,
+    'Consecutive observations that the torso receives, zeros before the first of an episode.',
+    at_least=1,
+  )
+
+  def _check(self) -> None:
+    require_torso(self.torso)
+    require(min(self.mlp_sizes, default=1) >= 1, 'mlp_sizes', self.mlp_sizes, 'sizes of at least 1')
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig(TorsoConfig):
+  """Options of a torso, applied per row, and an optional recurrent core.
+
+  Attributes:
+    action_kinds: those that the agent takes, of `agents.spaces`; a property of it, not an option.
+  """
+
+  action_kinds: ClassVar[tuple[str, ...]] = ('discrete',)
+
   activation: str = option(
     'relu', 'Activation of the mlp torso: relu, or tanh as in PPO on MuJoCo.'
   )
@@ -61,19 +79,12 @@ class NetworkConfig(CheckedOptions):
     'Initial bias of the forget gates of the LSTM, as in Jozefowicz et al. 2015: a new network keeps '
     'a state for about 1 + e^bias rows, 4 with 1 and 56 with 4.',
   )
-  frame_stack: int = option(
-    1,
-    'Consecutive observations that the torso receives, zeros before the first of an episode.',
-    at_least=1,
-  )
   clip_reward_input: bool = option(
     True, 'Whether the core receives the previous reward clipped to [-1, 1], as in IMPALA, or raw.'
   )
 
   def _check(self) -> None:
-    require_torso(self.torso)
     require_choice('core', self.core, CORES)
-    require(min(self.mlp_sizes, default=1) >= 1, 'mlp_sizes', self.mlp_sizes, 'sizes of at least 1')
     require_choice('activation', self.activation, ACTIVATIONS)
     require_choice('init', self.init, INITS)
 

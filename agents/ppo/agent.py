@@ -12,6 +12,7 @@ import optax
 from agents import counters, masked
 from agents.actor_critic import normalization
 from agents.actor_critic.agent import ActorCritic
+from agents.actor_critic.head import PolicyValue
 from agents.actor_critic.rewards import scaled_rewards
 from agents.agent import UpdateOutput
 from agents.axes import swapped
@@ -21,7 +22,8 @@ from agents.ppo.config import PPOConfig
 from agents.ppo.loss import explained_variance, ppo_loss
 from agents.ppo.minibatches import Samples
 from agents.ppo.targets import generalized_advantages
-from agents.types import Array, Nest, Unroll
+from agents.types import Array, Nest, Timestep, Unroll
+from agents.vtrace.targets import Targets
 
 
 class PPOState(NamedTuple):
@@ -41,6 +43,8 @@ class PPO(ActorCritic):
   Equal states and batches give equal updates. A minibatch is a mean over all devices, so under
   `jax.jit` the result is the same on one device and sharded over many.
   """
+
+  Config = PPOConfig
 
   def __init__(
     self,
@@ -70,7 +74,7 @@ class PPO(ActorCritic):
       probabilities: ignored; a queue does not sample.
 
     Returns:
-      The next state, no priorities, and metrics. Those of `ppo_loss` and `grad_norm` (before clipping)
+      The next state, no priorities, and metrics. Those of `loss` and `grad_norm` (before clipping)
       are means over the gradient steps. `value`, `target_value`, `advantage`, `explained_variance`,
       `rho` (pi/mu) and `behaviour_kl` are those of the parameters before the update. `gradient_steps`
       counts those of the run; `learning_rate`, `policy_lag_mean`, `policy_lag_max` and
@@ -79,6 +83,8 @@ class PPO(ActorCritic):
     del probabilities
     weights, statistics = normalization.split(state.params)
     used, after = normalization.of_batch(statistics, unrolls, self._config.discount)
+    # Targets and advantages stay those of the parameters before the update: the clipped ratio bounds how
+    # far all gradient steps together move from the policy that they were estimated for.
     samples, metrics = self._samples(weights | used, unrolls)
     key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.learner_steps)
     orders = minibatches.orders(
@@ -90,7 +96,11 @@ class PPO(ActorCritic):
     ) -> tuple[tuple[Nest, optax.OptState], dict[str, Array]]:
       weights, opt_state = carry
       minibatch = minibatches.take(samples, order)
-      gradients, metrics = jax.grad(self._loss, has_aux=True)(weights, used, minibatch)
+
+      def loss_of_weights(weights: Nest) -> tuple[Array, dict[str, Array]]:
+        return self.loss(weights | used, minibatch)  # The statistics have no gradient.
+
+      gradients, metrics = jax.grad(loss_of_weights, has_aux=True)(weights)
       weights, opt_state, metrics['grad_norm'] = self._optimizer.step(gradients, opt_state, weights)
       return (weights, opt_state), metrics
 
@@ -110,24 +120,13 @@ class PPO(ActorCritic):
 
   def _samples(self, params: Nest, unrolls: Unroll) -> tuple[Samples, dict[str, Array]]:
     """Returns the samples of a batch, and metrics of the parameters before the update."""
-    config, rows = self._config, self._rows(unrolls)
-    output, _ = self.network.unroll(params, unrolls.core_state, rows.timestep, rows.action)
+    config = self._config
+    output, rows = self.forward(params, unrolls)
     log_mu = self.distribution.log_prob(rows.behaviour_logits, rows.draw)[:-1]
-    log_rhos = self.distribution.log_prob(output.logits, rows.draw)[:-1] - log_mu
+    log_rhos = self.log_ratios(output, rows)
     rhos = jnp.exp(log_rhos)
-    valid = masked.transitions(rows.timestep.step_type[:-1])
-    corrects = config.off_policy_correction == 'vtrace'
-    targets = generalized_advantages(
-      output.value,
-      scaled_rewards(config, normalization.normalized_rewards(params, rows.timestep.reward[1:])),
-      config.discount * rows.timestep.discount[1:],
-      rhos if corrects else jnp.ones_like(rhos),
-      valid,
-      lambda_=config.gae_lambda,
-      rho_bar=config.rho_bar,
-      c_bar=config.c_bar,
-    )
-    value = output.value[:-1]
+    targets = self.targets(output.value, rhos, rows.timestep, rows.valid)
+    value, valid = output.value[:-1], rows.valid
     metrics = {
       'value': masked.mean(value, valid),
       'target_value': masked.mean(targets.values, valid),
@@ -136,7 +135,9 @@ class PPO(ActorCritic):
       'rho': mean_rho(rhos, valid),
       'behaviour_kl': masked.mean(-log_rhos, valid),
     }
-    timestep, action, draw = jax.tree.map(lambda x: x[:-1], (rows.timestep, rows.action, rows.draw))
+    # The loss runs the network again, whose core may receive the reward: the raw one, as in `act`.
+    timestep = rows.timestep._replace(reward=swapped(unrolls.timestep.reward))
+    timestep, action, draw = jax.tree.map(lambda x: x[:-1], (timestep, rows.action, rows.draw))
     samples = Samples(
       timestep=timestep,
       action=action,
@@ -154,14 +155,39 @@ class PPO(ActorCritic):
     samples = samples._replace(core_state=self.network.core_state_of_rows(core_state, timestep))
     return minibatches.of_transitions(swapped(samples)), metrics
 
-  def _loss(
-    self, weights: Nest, statistics: Nest, minibatch: Samples
-  ) -> tuple[Array, dict[str, Array]]:
-    """Returns the output of `ppo_loss` for a minibatch, replayed from its core states."""
-    rows = swapped(minibatch._replace(core_state=None))
-    output, _ = self.looped_network.unroll(
-      weights | statistics, minibatch.core_state, rows.timestep, rows.action
+  def targets(self, values: Array, rhos: Array, timestep: Timestep, valid: Array) -> Targets:
+    """Returns targets of values, and generalized advantages, `[T, B]`. See the base class."""
+    config = self._config
+    # PPO takes its batch as fresh, pi = mu, unless the correction is asked for.
+    corrects = config.off_policy_correction == 'vtrace'
+    return generalized_advantages(
+      values,
+      # Reward and discount of the transition t -> t+1 arrived with row t+1.
+      scaled_rewards(config, timestep.reward[1:]),
+      config.discount * timestep.discount[1:],
+      rhos if corrects else jnp.ones_like(rhos),
+      valid,
+      lambda_=config.gae_lambda,
+      rho_bar=config.rho_bar,
+      c_bar=config.c_bar,
     )
+
+  def loss(self, params: Nest, minibatch: Samples) -> tuple[Array, dict[str, Array]]:
+    """Returns the loss of a minibatch, float32 `[]`, and metrics.
+
+    Args:
+      params: weights and statistics.
+      minibatch: samples, `[N, L, ...]`; the network runs over their rows from their core states.
+    """
+    rows = swapped(minibatch._replace(core_state=None))
+    output, _ = self.looped_network.unroll(params, minibatch.core_state, rows.timestep, rows.action)
+    return self.loss_of_output(output, rows)
+
+  def loss_of_output(self, output: PolicyValue, rows: Samples) -> tuple[Array, dict[str, Array]]:
+    """Returns the loss of logits `[L, N, P]` and values on rows `[L, N, ...]`.
+
+    A further term is added here. `rows` have no core state.
+    """
     return ppo_loss(
       self._config,
       self.distribution,

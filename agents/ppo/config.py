@@ -6,17 +6,17 @@ import dataclasses
 
 from agents.actor_critic.config import ActorCriticConfig
 from agents.networks.config import require, require_choice
-from agents.options import option, with_default
+from agents.options import option
 
 
 @dataclasses.dataclass(frozen=True)
 class PPOConfig(ActorCriticConfig):
   """Proximal policy optimization with a clipped ratio (Schulman et al. 2017)."""
 
-  unroll_length: int = with_default(ActorCriticConfig, 'unroll_length', 128)
-  learning_rate: float = with_default(ActorCriticConfig, 'learning_rate', 2.5e-4)
-  adam_eps: float = with_default(ActorCriticConfig, 'adam_eps', 1e-5)
-  max_gradient_norm: float = with_default(ActorCriticConfig, 'max_gradient_norm', 0.5)
+  unroll_length: int = 128
+  learning_rate: float = 2.5e-4
+  adam_eps: float = 1e-5
+  max_gradient_norm: float = 0.5
   num_epochs: int = option(4, 'Passes over the batch in one learner step.', at_least=1)
   num_minibatches: int = option(
     4,
@@ -53,6 +53,22 @@ class PPOConfig(ActorCriticConfig):
   def gradient_steps_per_update(self) -> int:
     """Gradient steps in one learner step."""
     return self.num_epochs * self.num_minibatches
+
+  def check_batch(self, flag: str, unrolls: int, num_devices: int, devices: str) -> None:
+    """Checks that a batch divides into equal minibatches on every device; see `OptimizerConfig`."""
+    del devices
+    samples = unrolls * (self.unroll_length if self.minibatch_of == 'transitions' else 1)
+    if samples % (num_devices * self.num_minibatches):
+      raise ValueError(
+        f'--num_minibatches={self.num_minibatches} does not divide the {samples} {self.minibatch_of} of '
+        f'--{flag}={unrolls} on {num_devices} learner device(s) equally; change one of them.'
+      )
+    transitions = unrolls * self.unroll_length // self.num_minibatches
+    if self.normalize_advantages and transitions == 1:
+      raise ValueError(
+        f'--num_minibatches={self.num_minibatches} leaves one transition in each minibatch, whose '
+        'normalised advantage is 0; lower it, or add --nonormalize_advantages.'
+      )
 
   def _check(self) -> None:
     require_choice('minibatch_of', self.minibatch_of, ('unrolls', 'transitions'))

@@ -75,13 +75,15 @@ def ppo_loss(
   draw, log_mu = masked.kept(draw, valid), masked.kept(log_mu, valid)
   log_ratio = distribution.log_prob(output.logits, draw) - log_mu
   log_ratio = jnp.clip(log_ratio, -_MAX_LOG_RATIO, _MAX_LOG_RATIO)
-  ratio = jnp.exp(log_ratio)
+  ratio = jnp.exp(log_ratio)  # pi/mu, through which the policy has its gradient.
   if config.normalize_advantages:
     advantage = normalized(advantage, valid)
   clipped = jnp.clip(ratio, 1.0 - config.clip_ratio, 1.0 + config.clip_ratio)
   errors = value_errors(output.value, old_value, target, config.clip_value)
   entropy = distribution.entropy(output.logits)
 
+  # The lower of the two: a ratio beyond the clip gains nothing more, but one that has made things worse
+  # keeps its whole gradient.
   policy_loss = mean(-jnp.minimum(ratio * advantage, clipped * advantage))
   baseline_loss = mean(0.5 * errors)
   entropy_loss = mean(-entropy)

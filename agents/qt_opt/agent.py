@@ -83,6 +83,8 @@ class QTOpt(Agent):
     ValueError: the config is unusable, or actions are not continuous.
   """
 
+  Config = QTOptConfig
+
   def __init__(
     self,
     config: QTOptConfig,
@@ -136,7 +138,7 @@ class QTOpt(Agent):
   def act(
     self, params: Params, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
   ) -> ActOutput:
-    """Acts by a search of the averaged network, or at random with probability `exploration`.
+    """Acts by `policy`, and keeps the core state: stacked frames.
 
     Args:
       params: the `params` of a learner state.
@@ -144,24 +146,42 @@ class QTOpt(Agent):
       timestep: fields are `[B, ...]`.
       exploration: float32 `[B]`.
       keys: `[B]` typed PRNG keys, one for each environment.
+    """
+    features, core_state = self.network.step(params.average['torso'], core_state, timestep)
+    action, extras = self.policy(params, features, timestep, exploration, keys)
+    return ActOutput(action, extras, self.network.record_action(core_state, action))
+
+  def policy(
+    self, params: Params, output: Array, timestep: Timestep, exploration: Array, keys: Array
+  ) -> tuple[Array, dict[str, Array]]:
+    """Acts by a search of the averaged network, or at random with probability `exploration`.
+
+    Args:
+      params: the `params` of a learner state.
+      output: features of the averaged network, float32 `[B, F]`.
+      timestep: fields are `[B, ...]`.
+      exploration: float32 `[B]`.
+      keys: `[B]` typed PRNG keys, one for each environment.
 
     Returns:
-      Actions float32 `[B, ...]` within the bounds of the spec, no extras, and the next core state.
+      Actions float32 `[B, ...]` within the bounds of the spec, and no extras.
     """
-    network = params.average
-    features, core_state = self.network.step(network['torso'], core_state, timestep)
+    del timestep
 
     def choose(features: Array, epsilon: Array, key: Array) -> Array:
       search_key, whether_key, action_key = jax.random.split(key, 3)
-      best = self._search(network, features, search_key)
+      best = self._search(params.average, features, search_key)
       anything = jax.random.uniform(action_key, best.shape, minval=-1.0, maxval=1.0)
       return jnp.where(jax.random.uniform(whether_key) < epsilon, anything, best)
 
-    action = self._box.action(jax.vmap(choose)(features, exploration, keys))
-    return ActOutput(action, {}, self.network.record_action(core_state, action))
+    return self._box.action(jax.vmap(choose)(output, exploration, keys)), {}
 
   def relabel(self, params: Params, unrolls: Unroll, keys: Array) -> dict[str, Array]:
-    """Returns the targets of the transitions of unrolls, as the extra `target`.
+    """Returns `targets` as the extra `target`."""
+    return {'target': self.targets(params, unrolls, keys)}
+
+  def targets(self, params: Params, unrolls: Unroll, keys: Array) -> Array:
+    """Returns the targets of the transitions of unrolls.
 
     Args:
       params: the `params` of a learner state.
@@ -169,13 +189,14 @@ class QTOpt(Agent):
       keys: `[B]` typed PRNG keys.
 
     Returns:
-      `target`, float32 `[B, L]`: entry t is of the transition from row t to row t+1, without meaning
-      where row t is LAST or the last of the unroll.
+      float32 `[B, L]`: entry t is of the transition from row t to row t+1, without meaning where row t
+      is LAST or the last of the unroll.
     """
     average, lagged = (self._features(network, unrolls) for network in params)
 
     def value(first: Array, second: Array, key: Array) -> Array:
       action = self._search(params.average, first, key)
+      # A maximum over noisy Q-values is too high. The smaller of two networks takes some of that back.
       return jnp.minimum(
         self._value(params.average, first, action), self._value(params.lagged, second, action)
       )
@@ -184,7 +205,7 @@ class QTOpt(Agent):
     values = jax.vmap(jax.vmap(value))(average, lagged, row_keys)
     reward, discount = unrolls.timestep.reward[:, 1:], unrolls.timestep.discount[:, 1:]
     targets = self._config.reward_scale * reward + self._config.discount * discount * values[:, 1:]
-    return {'target': jnp.pad(targets, ((0, 0), (0, 1)))}
+    return jnp.pad(targets, ((0, 0), (0, 1)))
 
   def loss(self, online: Nest, unrolls: Unroll, targets: Array) -> tuple[Array, dict[str, Array]]:
     """Returns the mean loss of Q over valid transitions, and metrics.
@@ -192,7 +213,7 @@ class QTOpt(Agent):
     Args:
       online: the network to train.
       unrolls: fields are `[B, L, ...]`.
-      targets: float32 `[B, L]`, as `relabel` returns them.
+      targets: float32 `[B, L]`, of `targets`, from here or from a relabeller.
     """
     features = self._features(online, unrolls)[:, :-1]
     valid = masked.transitions(unrolls.timestep.step_type[:, :-1])
@@ -234,7 +255,7 @@ class QTOpt(Agent):
     else:
       key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.learner_steps)
       keys = jax.random.split(key, unrolls.environment_id.shape[0])
-      targets = self.relabel(state.params, unrolls, keys)['target']
+      targets = self.targets(state.params, unrolls, keys)
     gradients, metrics = jax.grad(self.loss, has_aux=True)(state.online, unrolls, targets)
     online, opt_state, grad_norm = self._optimizer.step(gradients, state.opt_state, state.online)
     learner_steps = state.learner_steps + 1

@@ -6,7 +6,7 @@ import dataclasses
 
 from agents.networks.config import NetworkConfig, require, require_choice
 from agents.optimizer_config import OptimizerConfig
-from agents.options import option, with_default
+from agents.options import option
 
 VALUE_LOSSES = ('squared', 'cross_entropy')
 
@@ -62,7 +62,12 @@ class QTOptConfig(OptimizerConfig, NetworkConfig):
     'Loss of Q: squared; or cross_entropy, for returns in [0, 1], of which Q is the sigmoid, as in '
     'QT-Opt.',
   )
-  max_gradient_norm: float = with_default(OptimizerConfig, 'max_gradient_norm', 40.0)
+  max_gradient_norm: float = 40.0
+
+  @property
+  def unroll_rows(self) -> int:
+    """Rows of an unroll: one after its transitions only bootstraps."""
+    return self.unroll_length + 1
 
   def _check(self) -> None:
     expected = f'at least --num_elites, {self.num_elites}'

@@ -18,7 +18,7 @@ from agents.networks.recurrent import RecurrentNetwork
 from agents.optimizers import Optimizer
 from agents.r2d2 import loss as losses
 from agents.r2d2.config import R2D2Config
-from agents.r2d2.loss import importance_weights
+from agents.r2d2.loss import importance_weights, n_step_targets
 from agents.r2d2.network import DuelingHead, epsilon_greedy, epsilons
 from agents.spaces import check_actions
 from agents.types import Array, Nest, Timestep, Unroll
@@ -51,6 +51,8 @@ class R2D2(Agent):
   Raises:
     ValueError: the config is unusable, or actions are not discrete.
   """
+
+  Config = R2D2Config
 
   def __init__(
     self,
@@ -91,9 +93,7 @@ class R2D2(Agent):
   def act(
     self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
   ) -> ActOutput:
-    """Acts epsilon-greedily: a uniformly random action with probability `exploration`, else argmax Q.
-
-    Both are legal actions.
+    """Acts by `policy`, and keeps the core state: memory and stacked frames.
 
     Args:
       params: the `params` of a learner state.
@@ -101,15 +101,48 @@ class R2D2(Agent):
       timestep: fields are `[B, ...]`.
       exploration: float32 `[B]`.
       keys: `[B]` typed PRNG keys, one for each environment.
-
-    Returns:
-      Actions int32 `[B]`, extras `q_values` float32 `[B, A]`, and the next core state.
     """
     q_values, core_state = self.network.step(params, core_state, timestep)
+    action, extras = self.policy(params, q_values, timestep, exploration, keys)
+    return ActOutput(action, extras, self.network.record_action(core_state, action))
+
+  def policy(
+    self, params: Nest, output: Array, timestep: Timestep, exploration: Array, keys: Array
+  ) -> tuple[Array, dict[str, Array]]:
+    """Acts epsilon-greedily: a uniformly random action with probability `exploration`, else argmax Q.
+
+    Both are legal actions.
+
+    Args:
+      params: the `params` of a learner state.
+      output: Q-values, float32 `[B, A]`, in the range of h.
+      timestep: fields are `[B, ...]`.
+      exploration: float32 `[B]`.
+      keys: `[B]` typed PRNG keys, one for each environment.
+
+    Returns:
+      Actions int32 `[B]`, and the extras `q_values`, float32 `[B, A]`.
+    """
+    del params
     legal = self._legal.of(timestep.observation)
-    action = jax.vmap(epsilon_greedy)(keys, q_values, exploration, legal)
-    core_state = self.network.record_action(core_state, action)
-    return ActOutput(action, {'q_values': q_values}, core_state)
+    action = jax.vmap(epsilon_greedy)(keys, output, exploration, legal)
+    # New unrolls get their first priorities from these, before any learner has seen them.
+    return action, {'q_values': output}
+
+  def targets(
+    self, q_online: Array, q_target: Array, action: Array, timestep: Timestep, valid: Array
+  ) -> Array:
+    """Returns what Q of the actions taken learns, `[U, B]`, in the range of h.
+
+    Args:
+      q_online: float32 `[U+1, B, A]`, in the range of h.
+      q_target: float32 `[U+1, B, A]`, of the target network.
+      action: int `[U+1, B]`, the actions taken.
+      timestep: step types, raw rewards and discounts, `[U+1, B]`; rewards and discounts of row t+1
+        belong to the transition t -> t+1.
+      valid: bool `[U, B]`; false where row t is LAST, so that t -> t+1 is not a transition.
+    """
+    return n_step_targets(self._config, q_online, q_target, action, timestep, valid)
 
   def initial_priorities(self, unrolls: Unroll) -> Array:
     """Returns the priorities of new unrolls, float32 `[B]`, from the Q-values recorded in the extras.
@@ -119,7 +152,8 @@ class R2D2(Agent):
     """
     config, (timestep, action) = self._config, self._suffix((unrolls.timestep, unrolls.action))
     q_values = self._suffix(unrolls.extras['q_values'])
-    return losses.priorities(config, losses.td_errors(config, q_values, q_values, action, timestep))
+    td = losses.td_errors(config, q_values, q_values, action, timestep, self.targets)
+    return losses.priorities(config, td)
 
   def suffix_q_values(self, params: Nest, unrolls: Unroll) -> Array:
     """Unrolls the network from the core states of replay; returns Q of the suffix, `[U+1, B, A]`.
@@ -141,16 +175,33 @@ class R2D2(Agent):
   def loss(
     self, params: Nest, target_params: Nest, unrolls: Unroll, probabilities: Array | None
   ) -> tuple[Array, tuple[Array, dict[str, Array]]]:
-    """Returns the output of `r2d2_loss`; the arguments are as in `update`.
+    """Returns the loss of a batch, float32 `[]`, its priorities, float32 `[B]`, and metrics.
 
-    Each network does its own burn-in from the same core state.
+    Each network does its own burn-in from the same core state. The arguments are as in `update`.
     """
     timestep, action = self._suffix((unrolls.timestep, unrolls.action))
     exponent = self._config.importance_exponent
+    # Replay samples large errors more often than they occur; the weights take that back.
     weights = importance_weights(probabilities, exponent, action.shape[1])
     q_online = self.suffix_q_values(params, unrolls)
     q_target = self.suffix_q_values(target_params, unrolls)
-    return losses.r2d2_loss(self._config, q_online, q_target, action, timestep, weights)
+    return self.loss_of_output(q_online, q_target, action, timestep, weights)
+
+  def loss_of_output(
+    self, q_online: Array, q_target: Array, action: Array, timestep: Timestep, weights: Array
+  ) -> tuple[Array, tuple[Array, dict[str, Array]]]:
+    """Returns the loss as `loss` does, from the Q-values of both networks. A further term is added here.
+
+    Args:
+      q_online: as in `targets`, with a gradient; so are `q_target`, `action` and `timestep`.
+      q_target: of the target network.
+      action: the actions taken.
+      timestep: of the suffix.
+      weights: float32 `[B]`, the importance weights.
+    """
+    return losses.r2d2_loss(
+      self._config, q_online, q_target, action, timestep, weights, self.targets
+    )
 
   def update(
     self, state: R2D2State, unrolls: Unroll, probabilities: Array | None = None
@@ -164,7 +215,7 @@ class R2D2(Agent):
 
     Returns:
       The next state; priorities, float32 `[B]`, from the errors before the step; and the metrics of
-      `r2d2_loss` with `grad_norm` (before clipping), `learning_rate`, and `policy_lag_mean` and
+      `loss` with `grad_norm` (before clipping), `learning_rate`, and `policy_lag_mean` and
       `policy_lag_max`, in learner steps, over the rows of the suffix.
     """
     gradients, (priorities, metrics) = jax.grad(self.loss, has_aux=True)(

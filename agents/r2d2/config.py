@@ -6,13 +6,14 @@ import dataclasses
 
 from agents.networks.config import NetworkConfig, require, require_choice
 from agents.optimizer_config import OptimizerConfig
-from agents.options import option, with_default
+from agents.options import option
+from agents.priorities_config import PrioritiesConfig
 
 REPLAY_STATES = ('stored', 'zero')
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Config(OptimizerConfig, NetworkConfig):
+class R2D2Config(OptimizerConfig, PrioritiesConfig, NetworkConfig):
   """R2D2 (Kapturowski et al. 2019), recurrent Q-learning from prioritized replay.
 
   The defaults are those of SEED RL (Espeholt et al. 2020) on Atari, from its published launch script.
@@ -25,7 +26,7 @@ class R2D2Config(OptimizerConfig, NetworkConfig):
   """
 
   core: str = option('lstm', 'Memory over time: lstm, or none as a feed-forward control.')
-  lstm_size: int = with_default(NetworkConfig, 'lstm_size', 512)
+  lstm_size: int = 512
   clip_reward_input: bool = option(
     False, 'Whether the core sees the previous reward clipped to [-1, 1]; R2D2 leaves it raw.'
   )
@@ -53,33 +54,10 @@ class R2D2Config(OptimizerConfig, NetworkConfig):
     5, 'Transitions before a target bootstraps; fewer where an unroll ends.', at_least=1
   )
   discount: float = option(0.997, 'Discount gamma per environment step.', at_least=0, at_most=1)
-  rescale_epsilon: float = option(
-    1e-3,
-    'Weight of the linear part of the value rescaling h; R2D2: 1e-3.',
-    at_least=0,
-  )
   target_update_period: int = option(
     2500,
     'Learner steps between copies of the online network to the target network.',
     at_least=1,
-  )
-  importance_exponent: float = option(
-    0.6,
-    'Exponent in [0, 1] of the importance weights; 0 for none, 1 for full correction.',
-    at_least=0,
-    at_most=1,
-  )
-  priority_eta: float = option(
-    0.9,
-    'Weight in [0, 1] of the largest error of an unroll in its priority, against their mean.',
-    at_least=0,
-    at_most=1,
-  )
-  priority_floor: float = option(
-    1e-3,
-    'Smallest priority, so that every unroll can be sampled; as an error in the range of h it is '
-    '1/400 of an error of one unit of return.',
-    above=0,
   )
   epsilon_base: float = option(
     0.4,
@@ -96,9 +74,14 @@ class R2D2Config(OptimizerConfig, NetworkConfig):
     1e-3, 'Probability of a random action in evaluation.', at_least=0, at_most=1
   )
 
-  learning_rate: float = with_default(OptimizerConfig, 'learning_rate', 1e-4)
-  adam_eps: float = with_default(OptimizerConfig, 'adam_eps', 1e-3)
-  max_gradient_norm: float = with_default(OptimizerConfig, 'max_gradient_norm', 80.0)
+  learning_rate: float = 1e-4
+  adam_eps: float = 1e-3
+  max_gradient_norm: float = 80.0
+
+  @property
+  def unroll_rows(self) -> int:
+    """Rows of an unroll: the burn-in before its transitions, and one after them that only bootstraps."""
+    return self.burn_in + self.unroll_length + 1
 
   def _check(self) -> None:
     require_choice('replay_state', self.replay_state, REPLAY_STATES)

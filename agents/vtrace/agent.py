@@ -10,12 +10,14 @@ import jax.numpy as jnp
 import optax
 
 from agents.actor_critic import normalization
-from agents.actor_critic.agent import ActorCritic
+from agents.actor_critic.agent import ActorCritic, Rows
+from agents.actor_critic.head import PolicyValue
 from agents.agent import UpdateOutput
 from agents.metrics import policy_lag
-from agents.types import Array, Nest, Unroll
+from agents.types import Array, Nest, Timestep, Unroll
 from agents.vtrace.config import VTraceConfig
-from agents.vtrace.loss import vtrace_loss
+from agents.vtrace.loss import vtrace_loss, vtrace_targets
+from agents.vtrace.targets import Targets
 
 
 class VTraceState(NamedTuple):
@@ -33,6 +35,8 @@ class VTrace(ActorCritic):
   sharded over many. See the base class for the constructor and for acting.
   """
 
+  Config = VTraceConfig
+
   def __init__(
     self,
     config: VTraceConfig,
@@ -46,6 +50,31 @@ class VTrace(ActorCritic):
     """Returns a new learner state."""
     return VTraceState(*self._init_params(key), jnp.zeros((), jnp.int32))
 
+  def loss(self, params: Nest, unrolls: Unroll) -> tuple[Array, dict[str, Array]]:
+    """Returns the loss of a batch, float32 `[]`, and metrics.
+
+    Args:
+      params: weights and statistics.
+      unrolls: fields are `[B, T+1, ...]`, extras as returned by `act`.
+    """
+    return self.loss_of_output(*self.forward(params, unrolls))
+
+  def loss_of_output(self, output: PolicyValue, rows: Rows) -> tuple[Array, dict[str, Array]]:
+    """Returns the loss as `loss` does, from what `forward` returns. A further term is added here."""
+    return vtrace_loss(
+      self._config,
+      self.distribution,
+      output,
+      rows.behaviour_logits,
+      rows.draw,
+      rows.timestep,
+      self.targets,
+    )
+
+  def targets(self, values: Array, rhos: Array, timestep: Timestep, valid: Array) -> Targets:
+    """Returns V-trace targets and advantages, `[T, B]`. See the base class."""
+    return vtrace_targets(self._config, values, rhos, timestep, valid)
+
   def update(
     self, state: VTraceState, unrolls: Unroll, probabilities: Array | None = None
   ) -> UpdateOutput:
@@ -57,26 +86,18 @@ class VTrace(ActorCritic):
       probabilities: ignored; a queue does not sample.
 
     Returns:
-      The next state, no priorities, and the metrics of `vtrace_loss` with `grad_norm` (before
-      clipping), `learning_rate`, and `policy_lag_mean` and `policy_lag_max`, in learner steps. With
-      normalised rewards there is also `return_std`.
+      The next state, no priorities, and the metrics of `loss` with `grad_norm` (before clipping),
+      `learning_rate`, and `policy_lag_mean` and `policy_lag_max`, in learner steps. With normalised
+      rewards there is also `return_std`.
     """
     del probabilities
-    rows = self._rows(unrolls)
     weights, statistics = normalization.split(state.params)
     used, after = normalization.of_batch(statistics, unrolls, self._config.discount)
-    reward = normalization.normalized_rewards(used, rows.timestep.reward)
 
-    def loss_fn(weights: Nest) -> tuple[Array, dict[str, Array]]:
-      output, _ = self.network.unroll(
-        weights | used, unrolls.core_state, rows.timestep, rows.action
-      )
-      timestep = rows.timestep._replace(reward=reward)
-      return vtrace_loss(
-        self._config, self.distribution, output, rows.behaviour_logits, rows.draw, timestep
-      )
+    def loss_of_weights(weights: Nest) -> tuple[Array, dict[str, Array]]:
+      return self.loss(weights | used, unrolls)  # The statistics are counted, and have no gradient.
 
-    gradients, metrics = jax.grad(loss_fn, has_aux=True)(weights)
+    gradients, metrics = jax.grad(loss_of_weights, has_aux=True)(weights)
     weights, opt_state, grad_norm = self._optimizer.step(gradients, state.opt_state, weights)
     metrics = {
       **metrics,

@@ -37,16 +37,16 @@ def _figure(run_dir: str, num_lifetimes: int, seed: int) -> bytes:
   from benchmarks.learned_reward import by_object, figure, lifetimes
   from nodes.learning import serialisation
 
-  environment = run.module.environments.make(config.env, config.env_options)
+  environment = run.module.environments.make(config.run.env, config.run.env_options)
   agent = run.module.make_agent(config)(environment.observation_spec, environment.action_spec)
   params = serialisation.params(saved_params.read(run_dir), shapes.params(agent))
   key = Seed(seed).child('evaluate').key()
   try:
     choices = lifetimes.play(agent, environment, params, num_lifetimes, key)
   except ValueError as error:
-    raise ValueError(f'{run_dir}, --env={config.env}: {error}') from error
+    raise ValueError(f'{run_dir}, --env={config.run.env}: {error}') from error
   objects = by_object.by_object(choices, environment.action_spec.num_values)
-  return figure.draw(f'{config.env}, {num_lifetimes} lifetimes', objects)
+  return figure.draw(f'{config.run.env}, {num_lifetimes} lifetimes', objects)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from agents import options
 from environments import registry as environments
 from programs import registry as programs
 from programs.options import configs
@@ -93,8 +94,8 @@ class Settings:
 
 def options_of(program: str, given: Mapping[str, Any]) -> dict[str, Any]:
   """Returns the given options that `program` has."""
-  fields = {field.name for field in dataclasses.fields(programs.load(program).Config)}
-  return {name: value for name, value in given.items() if name in fields}
+  known = options.flatten(programs.load(program).Config())
+  return {name: value for name, value in given.items() if name in known}
 
 
 def own_options(program: str, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,16 +141,17 @@ def make(given: Mapping[str, Any]) -> Settings:
   }
   config = by_program['sebulba']
   torso = {'cartpole': 'mlp', 'atari': 'nature'}[family]
-  if config.torso not in ('auto', torso) and (family, config.torso) != ('atari', 'impala'):
+  agent = config.agent
+  if agent.torso not in ('auto', torso) and (family, agent.torso) != ('atari', 'impala'):
     raise ValueError(
-      f'--torso={config.torso} is not one that peers have for --env={env}; leave it out.'
+      f'--torso={agent.torso} is not one that peers have for --env={env}; leave it out.'
     )
-  if config.max_abs_reward == 0.0 and family == 'atari':
+  if agent.max_abs_reward == 0.0 and family == 'atari':
     raise ValueError('--max_abs_reward=0 is not passed on to the peers; leave it out for 1.')
   fields = {field.name for field in dataclasses.fields(Settings)}
-  values = {name: value for name, value in vars(config).items() if name in fields}
-  values['torso'] = torso if config.torso == 'auto' else config.torso
+  values = {name: value for name, value in options.flatten(config).items() if name in fields}
+  values['torso'] = torso if agent.torso == 'auto' else agent.torso
   if family == 'atari':
-    values['hidden_size'] = config.hidden_size or _HIDDEN_SIZE
+    values['hidden_size'] = agent.hidden_size or _HIDDEN_SIZE
   game = environments.all_options(env) if family == 'atari' else {}
   return Settings(**values, game=game)

@@ -143,13 +143,13 @@ class Kubernetes(Engine):
     """Returns the files; raises ValueError if a file of the user's is outside the image."""
     program = _in_image('program', job.name)
     # A Launchpad program may have another option `env`.
-    _in_image('env', str(getattr(job.config, 'env', '')))
+    _in_image('env', str(job.config.get('env', '')))
     command = ['python', 'launch.py', f'--program={program}']
     command += [flags.FLAGS[n].serialize() for n in sorted(job.given.keys() - {'env'})]
     command += [f'--env={_in_image("env", str(job.given["env"]))}'] if 'env' in job.given else []
     # Every pod must resolve the same options.
-    if 'cpu_cores' not in job.given and hasattr(job.config, 'cpu_cores'):
-      command.append(f'--cpu_cores={job.config.cpu_cores}')
+    if 'cpu_cores' not in job.given and 'cpu_cores' in job.config:
+      command.append(f'--cpu_cores={job.config["cpu_cores"]}')
     name = manifests.name_of(job.run_dir)
     command += [f'--run_dir={job.run_dir}', '--launcher=pod']
     command += [f'--pod_hosts={jobset.hosts(name)}', f'--k8s_port={self.port}']

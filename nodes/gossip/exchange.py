@@ -32,24 +32,29 @@ class Exchange:
     weight: of this peer in push-sum; 1 in the average.
   """
 
-  def __init__(self, options: GossipOptions, successors: Sequence[Any], incarnation: int):
+  def __init__(
+    self, options: GossipOptions, peer: int, successors: Sequence[Any], incarnation: int
+  ):
     """Initialises the exchange of one incarnation of a peer.
 
     Args:
       options: of gossip.
+      peer: index of this peer.
       successors: Courier clients of the peers that it sends to, in the order of the options.
       incarnation: of this peer.
     """
     self._options = options
+    self._successors = options.graph.successors[peer]
+    self._predecessors = options.graph.predecessors[peer]
     self._push_sum = options.mixing == PUSH_SUM
     # Predecessors of a blocking peer are at most as many rounds ahead as there are peers.
     self.mailbox = Mailbox(
-      options.predecessors,
-      capacity=len(options.graph.successors) if options.blocking else 1,
+      self._predecessors,
+      capacity=options.num_peers if options.blocking else 1,
       drops_oldest=not self._push_sum,
     )
     reliable = self._push_sum or options.blocking
-    self._outboxes = [Outbox(client, options.peer, incarnation, reliable) for client in successors]
+    self._outboxes = [Outbox(client, peer, incarnation, reliable) for client in successors]
     self._away: set[str] = set()
     self.weight = 1.0
     self._sent = self._received = 0
@@ -66,16 +71,16 @@ class Exchange:
       lifecycle.Stopped: once `should_stop` returns True.
       ValueError: if the parameters of another peer have another shape; one sentence.
     """
-    deadline = time.monotonic() + self._options.timeout
+    deadline = time.monotonic() + self._options.gossip_timeout
     if self._options.blocking:
-      for receiver, outbox in zip(self._options.successors, self._outboxes, strict=True):
+      for receiver, outbox in zip(self._successors, self._outboxes, strict=True):
         self._wait(f'successor peer {receiver}', outbox.is_idle, deadline, should_stop)
     self._send(params)
     if self._options.blocking:
-      for sender in self._options.predecessors:
+      for sender in self._predecessors:
         there = lambda timeout, s=sender: self.mailbox.wait(s, timeout)  # noqa: E731
         self._wait(f'predecessor peer {sender}', there, deadline, should_stop)
-    messages = [self._take(sender, params) for sender in self._options.predecessors]
+    messages = [self._take(sender, params) for sender in self._predecessors]
     params = self._taken_back(params)
     return self._mixed(params, [message for message in messages if message is not None])
 
@@ -136,7 +141,7 @@ class Exchange:
     if self._push_sum:
       params, self.weight = mixing.weighted_mean(params, self.weight, received)
       return params
-    return mixing.average(params, received, len(self._options.predecessors))
+    return mixing.average(params, received, len(self._predecessors))
 
   def _wait(
     self,

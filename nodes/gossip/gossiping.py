@@ -21,16 +21,16 @@ class Gossiping:
   Only parameters are mixed: the optimizer's state is the peer's own.
   """
 
-  def __init__(self, gossip: GossipOptions, successors: Sequence[Any]):
+  def __init__(self, gossip: GossipOptions, peer: int, successors: Sequence[Any]):
     """Initialises an incarnation of a peer.
 
     Args:
       gossip: options of gossip.
+      peer: index of this peer.
       successors: Courier clients of the peers that it sends to, in the order of `gossip`.
     """
-    self._gossip = gossip
     self._successors = successors
-    self._exchange = Exchange(gossip, successors, lifecycle.new_incarnation())
+    self._exchange = Exchange(gossip, peer, successors, lifecycle.new_incarnation())
 
   def offer(
     self, sender: int, incarnation: int, sequence: int, weight: float, params: np.ndarray

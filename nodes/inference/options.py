@@ -1,42 +1,91 @@
-"""Options of nodes that serve actors. Imports no JAX, since the launcher builds graphs with them."""
+"""Options of actors and inference. Imports no JAX, since the launcher builds graphs with them."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from agents.seeding import Seed
-from nodes.unrolls.table_names import UNROLLS
-from rundir.recorded_unrolls import RecordingOptions
+from agents.options import CheckedOptions, option, require_devices
 
 
 @dataclasses.dataclass(frozen=True)
-class ServingOptions:
-  """Options of a node that serves actors.
+class ActingOptions(CheckedOptions):
+  """The actors, whose environments are stepped together."""
 
-  Attributes:
-    devices: actor devices, as indices into `jax.local_devices()`.
-    batch_size: maximum number of environments in an inference batch.
-    timeout_ms: maximum time that a request waits for a fuller batch.
-    one_core: whether the Python threads share a core; applies only to CPU devices.
-    num_environments: training environments of the whole program.
-    audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
-    seed: of action sampling; the node adds its replica and restart count.
-    unrolls_per_item: unrolls in an item of replay.
-    tables: the tables that each unroll is written to.
-    recording: where each unroll is recorded; None for nowhere.
-    threads: threads that serve batches in turn; 0: see `server.num_threads`.
-    shared_memory: whether actors of the node's machine may send large arrays in shared memory.
-  """
+  num_actors: int = option(2, 'actor processes of each replica', at_most=65_536, at_least=1)
+  envs_per_actor: int = option(32, 'environments in each actor process', at_least=1)
 
-  devices: tuple[int, ...]
-  batch_size: int
-  timeout_ms: float
-  one_core: bool
-  num_environments: int
-  audit_dir: str
-  seed: Seed
-  unrolls_per_item: int = 1
-  tables: tuple[str, ...] = (UNROLLS,)
-  recording: RecordingOptions | None = None
-  threads: int = 0
-  shared_memory: bool = True
+  @property
+  def env_group_size(self) -> int:
+    """Environments of an actor that are stepped together, whose unrolls are written together."""
+    return self.envs_per_actor
+
+  @property
+  def num_environments(self) -> int:
+    """Training environments of a replica."""
+    return self.num_actors * self.envs_per_actor
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedActingOptions(ActingOptions):
+  """The actors, whose groups of environments are stepped in turn while the others wait for actions."""
+
+  env_groups: int = option(
+    2, "parts of an actor's environments that are stepped in turn", at_least=1
+  )
+  actor_python: str = option(
+    '',
+    'path of the Python interpreter that plays the environment, in actors and evaluator, with its own '
+    'packages; empty: that of launch.py',
+  )
+
+  @property
+  def env_group_size(self) -> int:
+    """Environments of an actor that are stepped together, whose unrolls are written together."""
+    return self.envs_per_actor // self.env_groups
+
+
+@dataclasses.dataclass(frozen=True)
+class InferenceOptions(CheckedOptions):
+  """Central inference: the nodes that serve actors, and what each of them does with requests."""
+
+  num_replicas: int = option(
+    1,
+    'replicas, each one inference-learner with its replay and actors on its own host; learners average '
+    'their gradients, and numbers of actors and replay sizes are per replica; 1 with peers',
+    at_least=1,
+  )
+  inference_nodes: int = option(
+    0,
+    'stand-alone inference nodes, each for an equal share of the actors; 0: the learner process infers, '
+    'as it does with peers',
+    at_least=0,
+  )
+  inference_batch_size: int = option(
+    0,
+    'largest inference batch, in environments; 0: half of the environments of a node',
+  )
+  inference_timeout_ms: float = option(
+    2.0,
+    'milliseconds that a request waits for a fuller batch',
+    at_most=3_600_000.0,
+    at_least=0,
+  )
+  inference_threads: int = option(
+    0,
+    'threads of an inference node that serve batches in turn; 0: one for each CPU device, or one that '
+    'listens and two for each accelerator',
+    at_most=256,
+    at_least=0,
+  )
+  shared_memory: bool = option(
+    True,
+    'actors on the machine of their inference node send large arrays in shared memory and the rest over '
+    'a Unix socket; False: everything over TCP',
+  )
+  one_core: bool = option(
+    True, 'on CPU devices, pin the Python threads of an inference node to one core'
+  )
+  actor_devices: tuple[int, ...] = option((0,), 'local devices that act')
+
+  def _check(self) -> None:
+    require_devices('actor_devices', self.actor_devices)

@@ -116,7 +116,7 @@ def prepare(
   if coordinator is not None:
     with activity.doing(activity.WAITING_FOR_REPLICAS):
       replicas.initialize(coordinator, options.replica, options.num_replicas)
-  devices = replicas.devices_of_all(options.devices, '--learner_devices')
+  devices = replicas.devices_of_all(options.learning.learner_devices, '--learner_devices')
   if several:
     with activity.doing(activity.WAITING_FOR_REPLICAS):
       replicas.warm_up_collectives(devices)
@@ -126,7 +126,7 @@ def prepare(
   counter.increment(actor_steps=0, environment_frames=0, learner_steps=0)
   # The first replica reads the checkpoint and broadcasts it to the others.
   run_dir = options.run.run_dir
-  directory = checkpoints.directory(options.run.learner_dir)
+  directory = checkpoints.directory(options.learner_dir)
   checkpoint = checkpoints.newest(directory) if options.replica == 0 else None
   if checkpoint is not None:
     counter.increment(**checkpoint.counts)
@@ -213,7 +213,7 @@ class _Training:
       max_in_flight=options.max_in_flight,
     )
     self._checkpointer = Checkpointer(
-      checkpoints.directory(options.run.learner_dir),
+      checkpoints.directory(options.learner_dir),
       options.run.checkpoint_period if options.replica == 0 else 0.0,
       options.run.checkpoints_kept,
       self._save,
@@ -271,7 +271,7 @@ class _Training:
     params = self._learner.get_variables(['params'])[0]
     if self._options.replica == 0:
       with activity.doing(activity.WRITING_CHECKPOINT):
-        save_final_params(self._options.run.learner_dir, params, self._should_stop)
+        save_final_params(self._options.learner_dir, params, self._should_stop)
     self._finished = True
     self._service.finish_training()
     if self._mixer:

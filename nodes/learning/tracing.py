@@ -14,7 +14,13 @@ from nodes.unrolls.assembler import unroll_spec
 _ENVIRONMENTS = 3  # In the batch of `act`.
 
 
-def trace(agent: Agent, spec: specs.EnvironmentSpec, table: str, batch_size: int) -> None:
+def trace(
+  agent: Agent,
+  spec: specs.EnvironmentSpec,
+  table: str,
+  batch_size: int,
+  prioritized: bool = False,
+) -> None:
   """Traces `act`, and `update` on a batch of the unrolls that `act` has recorded.
 
   Args:
@@ -22,6 +28,7 @@ def trace(agent: Agent, spec: specs.EnvironmentSpec, table: str, batch_size: int
     spec: of one environment.
     table: of replay, from which `update` learns; see `unroll_spec`.
     batch_size: unrolls in a learner batch; 0 to trace `act` alone.
+    prioritized: whether replay samples by priority.
 
   Raises:
     ValueError: what a function returned is not what nodes take; one sentence without a period.
@@ -42,6 +49,15 @@ def trace(agent: Agent, spec: specs.EnvironmentSpec, table: str, batch_size: int
   probabilities = jax.ShapeDtypeStruct((batch_size,), np.float32)
   updated = jax.eval_shape(agent.update, state, unrolls, probabilities)
   _check_same('update returned the state', updated.state, state)
+  if prioritized:
+    found = updated.priorities, jax.eval_shape(agent.initial_priorities, unrolls)
+    for what, priorities in zip(('update', 'initial_priorities'), found, strict=True):
+      if priorities is None or priorities.shape != (batch_size,):
+        shape = 'no' if priorities is None else f'{priorities.shape}'
+        raise ValueError(
+          f'{what} returned {shape} priorities; this program samples by priority, so they must be '
+          f'float32 ({batch_size},)'
+        )
   for name, metric in updated.metrics.items():
     if metric.shape:
       raise ValueError(f'update returned the metric {name} of shape {metric.shape}, not a scalar')

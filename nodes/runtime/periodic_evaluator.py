@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import time
@@ -15,6 +14,7 @@ from absl import logging
 from agents.seeding import Seed
 from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.evaluation_budget import EvaluationBudget
+from nodes.runtime.options import EvaluationOptions
 from nodes.runtime.video_schedule import VideoRecording, VideoSchedule
 
 # Raw returns of episodes, and additional measurements to report.
@@ -27,53 +27,27 @@ def standard_error(returns: Sequence[float] | np.ndarray) -> float:
   return float(np.std(returns, ddof=min(1, len(returns) - 1)) / math.sqrt(len(returns)))
 
 
-@dataclasses.dataclass(frozen=True)
-class EvaluationOptions:
-  """Options of an evaluator.
-
-  Attributes:
-    num_envs: number of environments stepped in parallel.
-    episodes: number per evaluation, rounded up to a multiple of `num_envs`.
-    period: actor steps between evaluations.
-    seed: of the environments and, if the evaluator runs inference, of its actions.
-    share: see `EvaluationBudget`.
-    final_seconds: seconds after which the final evaluation begins no round; 0 for no limit.
-    max_episode_steps: after which an episode counts with its return so far; 0 for no limit.
-    video_period: seconds between videos; 0 for none.
-    video_frames: maximum number of frames in a video.
-  """
-
-  num_envs: int
-  episodes: int
-  period: int
-  seed: Seed
-  share: float = 1.0
-  final_seconds: float = 0.0
-  max_episode_steps: int = 0
-  video_period: float = 0.0
-  video_frames: int = 1
-
-
 class PeriodicEvaluator:
   """Evaluates every `period` actor steps, and once more with the final parameters."""
 
-  def __init__(self, monitor: Any, name: str, options: EvaluationOptions):
+  def __init__(self, monitor: Any, name: str, options: EvaluationOptions, seed: Seed):
     """Initialises an evaluator.
 
     Args:
       monitor: Courier client of the monitor.
       name: of the node, such as 'evaluator/0'.
       options: of evaluation.
+      seed: of the environments and, if the evaluator runs inference, of its actions.
     """
     self._monitor = monitor
     self._name = name
-    self._num_envs = options.num_envs
-    self._episodes_each = math.ceil(options.episodes / options.num_envs)
-    self._max_steps = options.max_episode_steps
-    self._period = options.period
-    self._seed = options.seed
-    self._budget = EvaluationBudget(options.share, options.final_seconds)
-    self._videos = VideoSchedule(options.video_period, options.share, options.final_seconds)
+    self._num_envs = options.eval_envs
+    self._episodes_each = math.ceil(options.eval_episodes / options.eval_envs)
+    self._max_steps = options.eval_episode_steps
+    self._period = options.eval_period
+    self._seed = seed
+    self._budget = EvaluationBudget(options.eval_share, options.eval_seconds)
+    self._videos = VideoSchedule(options.video_period, options.eval_share, options.eval_seconds)
     self._video_frames = options.video_frames if options.video_period else 0
 
   def _run_periodically(

@@ -81,14 +81,15 @@ class Table:
       )
 
 
-def queue_table(max_size: int) -> list[Table]:
-  """Returns the FIFO table `UNROLLS`, which delivers each item once and blocks writers while it is full.
+def queue_table(max_size: int, name: str = UNROLLS) -> list[Table]:
+  """Returns a FIFO table, which delivers each item once and blocks writers while it is full.
 
   Args:
     max_size: maximum number of items in the queue.
+    name: of the table.
   """
   limiter = RateLimiter(min_diff=0.0, max_diff=float(max_size))
-  return [Table(UNROLLS, FIFO, max_size, limiter, max_times_sampled=1)]
+  return [Table(name, FIFO, max_size, limiter, max_times_sampled=1)]
 
 
 def prioritized_table(

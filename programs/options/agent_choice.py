@@ -2,107 +2,56 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from agents.muzero.config import MuZeroConfig
-from agents.options import CheckedOptions, option, with_default
-from agents.ppo.config import PPOConfig
-from agents.r2d2.config import R2D2Config
-from agents.vtrace.config import VTraceConfig
-from programs.options.actors import ActorsConfig
-from programs.options.compiled_loop import CompiledLoopConfig
+from agents import options
+from environments import user_file
+from programs.options import user_agent
+from programs.options.common import CommonConfig
 
-# The agent of runs that were recorded before there was a choice.
-_OLDEST = 'vtrace'
+# A program with an agent, where that is not the program's name.
+_PROGRAM_OF = {'ppo': 'sebulba', 'vtrace': 'sebulba'}
 
 
 class Variant(NamedTuple):
   """A program with one of its agents.
 
   Attributes:
-    config: the class of its options.
+    defaults: a config, whose groups are those of the program with this agent, and whose values are its
+      defaults.
     presets: {family, family:task or '*': {option: value or Rule}}, the preset named `default`.
     named_presets: {name: like `presets`}, for --preset=name.
   """
 
-  config: Any
+  defaults: CommonConfig
   presets: Mapping[str, Any]
   named_presets: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclasses.dataclass(frozen=True)
-class AgentConfig(CheckedOptions):
-  """The agent of programs that can train several; each has options of its own."""
-
-  agent: str = option(
-    'vtrace', 'learning algorithm: vtrace or ppo; anakin also has muzero and r2d2'
-  )
-
-  def _check(self) -> None:
-    (own,) = (field.default for field in dataclasses.fields(self) if field.name == 'agent')
-    if self.agent != own:
-      raise ValueError(f'--agent is {self.agent!r}: set it to {own}, or leave it out.')
-
-
-@dataclasses.dataclass(frozen=True)
-class WithVTrace(AgentConfig, VTraceConfig):
-  """Options of programs that train V-trace."""
-
-
-@dataclasses.dataclass(frozen=True)
-class WithPPO(AgentConfig, PPOConfig):
-  """Options of programs that train PPO."""
-
-  agent: str = with_default(AgentConfig, 'agent', 'ppo')
-
-  def _check(self) -> None:
-    if isinstance(self, CompiledLoopConfig):
-      flag, unrolls, devices = 'num_envs', self.num_envs, self.known_devices
-    elif isinstance(self, ActorsConfig):
-      flag, unrolls, devices = 'batch_size', self.batch_size, max(len(self.learner_devices), 1)
-    else:
-      return
-    samples = unrolls * (self.unroll_length if self.minibatch_of == 'transitions' else 1)
-    if samples % (devices * self.num_minibatches):
-      raise ValueError(
-        f'--num_minibatches={self.num_minibatches} does not divide the {samples} {self.minibatch_of} of '
-        f'--{flag}={unrolls} on {devices} learner device(s) equally; change one of them.'
-      )
-    transitions = unrolls * self.unroll_length // self.num_minibatches
-    if self.normalize_advantages and transitions == 1:
-      raise ValueError(
-        f'--num_minibatches={self.num_minibatches} leaves one transition in each minibatch, whose '
-        'normalised advantage is 0; lower it, or add --nonormalize_advantages.'
-      )
-
-
-@dataclasses.dataclass(frozen=True)
-class WithMuZero(AgentConfig, MuZeroConfig):
-  """Options of programs that train MuZero, where they can train other agents too."""
-
-  agent: str = with_default(AgentConfig, 'agent', 'muzero')
-
-
-@dataclasses.dataclass(frozen=True)
-class WithR2D2(AgentConfig, R2D2Config):
-  """Options of programs that train R2D2, where they can train other agents too."""
-
-  agent: str = with_default(AgentConfig, 'agent', 'r2d2')
-
-
 def variants(module: Any) -> dict[str, Variant]:
-  """Returns a program with each of its agents, by name, the default first; '' for a fixed agent."""
+  """Returns a program with each of its agents, by name, the default first.
+
+  The name is '' for a user's program whose config names no agent.
+  """
   found = getattr(module, 'AGENTS', None)
-  if found:
-    return dict(found)
-  return {'': Variant(module.Config, module.PRESETS, getattr(module, 'NAMED_PRESETS', {}))}
+  if not found:
+    only = Variant(module.Config(), module.PRESETS, getattr(module, 'NAMED_PRESETS', {}))
+    learns = isinstance(
+      only.defaults, CommonConfig
+    )  # Unlike a Launchpad program of the user's own.
+    return {only.defaults.run.agent if learns else '': only}
+  return {
+    agent: variant._replace(defaults=options.replace(variant.defaults, agent=agent))
+    for agent, variant in found.items()
+  }
 
 
 def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
   """Returns the agent that the flags choose, and the program with it.
+
+  A user's own agent counts as the one that it derives from, with further options.
 
   Args:
     module: the program's module.
@@ -114,25 +63,59 @@ def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
   found = variants(module)
   default = next(iter(found))
   agent = values.get('agent', default) if default else default
+  if default and user_file.is_spec(agent):
+    agent, found = _with_own(found, user_agent.read(agent))
   if agent not in found:
-    raise ValueError(f'--agent={agent} is unknown to this program; there are: {", ".join(found)}.')
-  names = {name: _options(variant) for name, variant in found.items()}
+    raise ValueError(
+      f'--agent={agent} is unknown to this program; there are: {", ".join(found)}, and '
+      'path/to/mine.py:MyAgent.'
+    )
+  names = {name: options.flatten(variant.defaults).keys() for name, variant in found.items()}
   for name in values.keys() - names[agent]:
     elsewhere = any(name in others for others in names.values())
     whose = f'--agent={agent}' if elsewhere else 'this program'
-    raise ValueError(
-      f'--{name} is not an option of {whose}; leave it out. --help says which programs have it.'
-    )
+    raise ValueError(f'--{name} is not an option of {whose}; leave it out.')
   return agent, found[agent]
 
 
-def variant_of(module: Any, config: Any) -> Variant:
+def variant(module: Any, agent: str) -> Variant:
+  """Returns a program with an agent, also a user's own; with its default for an unknown one.
+
+  Raises:
+    ValueError: the user's own cannot be used here; one sentence.
+  """
+  found = variants(module)
+  if '' not in found and user_file.is_spec(agent):
+    agent, found = _with_own(found, user_agent.read(agent))
+  return found.get(agent, next(iter(found.values())))
+
+
+def _with_own(found: dict[str, Variant], own: user_file.Named) -> tuple[str, dict[str, Variant]]:
+  """Returns the agent that a user's own derives from, and `found` with the user's own in its place."""
+  base = user_agent.described(own).base
+  if base not in found:
+    raise ValueError(
+      f'--agent={own} derives from {base}, and this program trains {" or ".join(found)}; derive it from '
+      f'that, or use --program={_PROGRAM_OF.get(base, base)}.'
+    )
+  variant = found[base]
+  return base, found | {base: variant._replace(defaults=user_agent.with_own(variant.defaults, own))}
+
+
+def variant_of(module: Any, config: CommonConfig) -> Variant:
   """Returns the program with the agent of a resolved config."""
-  return chosen(module, {'agent': config.agent} if hasattr(config, 'agent') else {})[1]
+  return chosen(module, {'agent': config.run.agent})[1]
+
+
+def name_of(module: Any, config: CommonConfig) -> str:
+  """Returns the agent of a resolved config; of a user's own, the one that it derives from."""
+  return chosen(module, {'agent': config.run.agent})[0]
 
 
 def recorded(module: Any, record: dict[str, Any], changes: dict[str, Any]) -> dict[str, str]:
-  """Returns the flag of a recorded run's agent, {'agent': name}; {} for a program with a fixed agent.
+  """Returns the flag of a recorded run's agent, {'agent': name}; {} for a program that names none.
+
+  A run that was recorded before the program had the option trained its first agent.
 
   Args:
     module: the program's module.
@@ -142,16 +125,13 @@ def recorded(module: Any, record: dict[str, Any], changes: dict[str, Any]) -> di
   Raises:
     ValueError: they name another agent; one sentence.
   """
-  if '' in variants(module):
+  default = next(iter(variants(module)))
+  if not default:
     return {}
-  agent = record.get('agent', _OLDEST)
-  if changes.get('agent', agent) != agent:
+  agent = record.get('agent') or default
+  if user_file.absolute(changes.get('agent', agent)) != agent:
     raise ValueError(
       f'--agent={changes["agent"]} cannot change when a run is resumed, where it was {agent!r}; '
       'leave it out, or start a new run.'
     )
   return {'agent': agent}
-
-
-def _options(variant: Variant) -> set[str]:
-  return {field.name for field in dataclasses.fields(variant.config)}

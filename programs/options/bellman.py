@@ -1,20 +1,25 @@
-"""Options of programs in which Bellman updaters compute the targets of Q-learning."""
+"""Replay between whose tables Bellman updaters compute the targets of Q-learning."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
-from agents.options import option, with_default
+from agents.options import option
+from nodes.unrolls import tables
 from nodes.unrolls.table_names import ORIGINALS, RELABELLED, BatchPart
-from programs.options.prioritized import PrioritizedConfig
-from programs.options.relabelled import RelabelledConfig
+from programs.options.prioritized import PrioritizedOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class BellmanConfig(RelabelledConfig):
-  """Options of Bellman updaters, relabellers of every unroll that is trained on."""
+class BellmanOptions(PrioritizedOptions):
+  """Replay with Bellman updaters, relabellers of every unroll that is trained on.
 
-  priority_exponent: float = with_default(PrioritizedConfig, 'priority_exponent', 0.0)
+  The ratio of samples to inserts holds for the updaters. The learner samples each of their copies once
+  on average, so a graph does as many updates with them as without.
+  """
+
+  priority_exponent: float = 0.0
   bellman_updaters: int = option(
     1,
     'nodes that sample unrolls of replay, compute their targets with fetched parameters, and write them '
@@ -30,23 +35,18 @@ class BellmanConfig(RelabelledConfig):
 
   @property
   def num_relabellers(self) -> int:
-    """Number of relabellers; 0 for none."""
+    """The Bellman updaters; 0 for none."""
     return self.bellman_updaters
 
   @property
   def relabelled(self) -> int:
-    """Relabelled unrolls in each replica's part of a learner batch; as many from each shard."""
+    """Relabelled unrolls in each replica's part of a learner batch: all of it."""
     return self.batch_size
 
   @property
-  def given_relabelled_size(self) -> int:
-    """Capacity of the table of relabelled unrolls as the user set it; 0: to be chosen."""
-    return self.train_size
-
-  @property
-  def tables(self) -> tuple[str, ...]:
+  def written_tables(self) -> tuple[str, ...]:
     """Tables of replay that each new unroll is written to."""
-    return (ORIGINALS,) if self.bellman_updaters else super().tables
+    return (ORIGINALS,) if self.bellman_updaters else super().written_tables
 
   @property
   def batch_parts(self) -> tuple[BatchPart, ...]:
@@ -54,6 +54,14 @@ class BellmanConfig(RelabelledConfig):
     return (
       (BatchPart(RELABELLED, self.batch_size),) if self.bellman_updaters else super().batch_parts
     )
+
+  def make_tables(self, env_group_size: int) -> Sequence[tables.Table]:
+    """Returns the tables of each replay server, two if there are Bellman updaters."""
+    if not self.bellman_updaters:
+      return super().make_tables(env_group_size)
+    originals = self._originals(self.samples_per_insert, self.samples_per_insert_error)
+    copies = self._copies(self._size_of_copies(self.train_size), each_once=True)
+    return tables.all_tables(originals, copies)
 
   def _check(self) -> None:
     if self.priority_exponent:
@@ -63,7 +71,7 @@ class BellmanConfig(RelabelledConfig):
       )
     if not self.bellman_updaters:
       self._require_default('--bellman_updaters', 'train_size')
-    elif self.relabelled_size < self.batch_size:
+    elif self._size_of_copies(self.train_size) < self.batch_size:
       raise ValueError(
         f'--train_size={self.train_size} is smaller than --batch_size={self.batch_size}; make it at '
         'least as large, or 0 to have it chosen.'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from agents import options as options_of
 from environments import options
 
 _ONE = {'num_actors': 1, 'envs_per_actor': 1, 'env_groups': 1, 'num_replicas': 1, 'eval_envs': 0}
@@ -12,7 +13,7 @@ _ONE = {'num_actors': 1, 'envs_per_actor': 1, 'env_groups': 1, 'num_replicas': 1
 
 def check_counts(config: Any) -> None:
   """Raises ValueError, one sentence, if a run records results and has more than one environment."""
-  wrong = [name for name, value in _ONE.items() if getattr(config, name, value) != value]
+  wrong = [name for name, value in _ONE.items() if options_of.value(config, name, value) != value]
   if wrong and (directory := _directory(config)):
     flags = ' '.join(f'--{name}={_ONE[name]}' for name in wrong)
     raise ValueError(
@@ -34,11 +35,11 @@ def check_directory(config: Any) -> None:
   from environments.bsuite_record import csv_path
 
   said = f'--env_options=results_dir={directory}'
-  if os.path.exists(path := csv_path(directory, config.env.partition(':')[2])):
-    if config.resumes:
+  if os.path.exists(path := csv_path(directory, config.run.env.partition(':')[2])):
+    if config.run.resumes:
       raise ValueError(
-        f'--resume={config.run_dir}: {path} has the first episodes of this run, and bsuite records one '
-        'environment from its first episode on; start a new run with another results_dir.'
+        f'--resume={config.run.run_dir}: {path} has the first episodes of this run, and bsuite records '
+        'one environment from its first episode on; start a new run with another results_dir.'
       )
     raise ValueError(f'{said}: {path} already exists; name a new directory.')
   there = os.path.abspath(directory)
@@ -50,6 +51,6 @@ def check_directory(config: Any) -> None:
 
 def _directory(config: Any) -> str:
   """Returns the directory of the results; '' for none."""
-  if not config.env.startswith('bsuite:'):
+  if not config.run.env.startswith('bsuite:'):
     return ''
-  return options.texts(config.env_options).get('results_dir', '')
+  return options.texts(config.run.env_options).get('results_dir', '')

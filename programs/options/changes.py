@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from agents import options
 from programs.options.inference import InferenceConfig
 from rundir import run_directory
 
 # Options of every program that cannot change, in addition to the agent's.
 _FIXED = {
   'env',
+  'agent',
   'env_options',
   'preset',
   'init_from',
@@ -41,29 +42,29 @@ def keep(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> Any:
     names: the options that the user gave on resume.
   """
   kept = fixed(config).keys() & recorded.keys() - set(names)
-  return dataclasses.replace(
+  return options.replace(
     config, **{name: run_directory.option_value(recorded[name]) for name in kept}
   )
 
 
-def with_newer_options(recorded: dict[str, Any], config_class: Any) -> dict[str, Any]:
+def with_newer_options(recorded: dict[str, Any], defaults: Any) -> dict[str, Any]:
   """Returns a record with the options that its version lacked.
 
   They have their defaults, with which a run does what it did before; a preset may set others by now.
   """
-  return {field.name: field.default for field in dataclasses.fields(config_class)} | recorded
+  return options.flatten(defaults) | recorded
 
 
-def check_types(recorded: dict[str, Any], config_class: Any) -> None:
+def check_types(recorded: dict[str, Any], defaults: Any) -> None:
   """Raises ValueError, one sentence, if a recorded value cannot be one of its option."""
-  for field in dataclasses.fields(config_class):
-    kind = type(field.default)
+  for name, default in options.flatten(defaults).items():
+    kind = type(default)
     kinds = {tuple: (list, tuple), float: (int, float)}.get(kind, (kind,))
-    if not isinstance(value := recorded.get(field.name, field.default), kinds):
-      raise ValueError(f'its {field.name} is {value!r}, not a {kind.__name__}.')
+    if not isinstance(value := recorded.get(name, default), kinds):
+      raise ValueError(f'its {name} is {value!r}, not a {kind.__name__}.')
     entries = value if isinstance(value, list | tuple) else ()
     if not all(isinstance(each, int | str) for each in entries):
-      raise ValueError(f'its {field.name} is {value!r}, not a list of whole numbers.')
+      raise ValueError(f'its {name} is {value!r}, not a list of whole numbers.')
 
 
 def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> None:
@@ -81,7 +82,7 @@ def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -
     ValueError: one sentence that names the first flag that may not change.
   """
   for name in sorted(set(names) - _may_change()):
-    value, before = getattr(config, name), recorded.get(name)
+    value, before = options.value(config, name), recorded.get(name)
     if value != run_directory.option_value(before):
       text = ','.join(map(str, value)) if isinstance(value, tuple) else value
       raise ValueError(
@@ -92,9 +93,10 @@ def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -
 
 def fixed(config: Any) -> dict[str, Any]:
   """Returns the options that stay the same for the whole run, with their values."""
-  names = {f.name for f in dataclasses.fields(config)} - _may_change() - _FOLLOWING - _OWN
-  return {name: getattr(config, name) for name in sorted(names)}
+  values = options.flatten(config)
+  names = values.keys() - _may_change() - _FOLLOWING - _OWN
+  return {name: values[name] for name in sorted(names)}
 
 
 def _may_change() -> set[str]:
-  return {f.name for f in dataclasses.fields(InferenceConfig)} - _FIXED | _FREE
+  return options.flatten(InferenceConfig()).keys() - _FIXED | _FREE

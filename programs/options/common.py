@@ -1,132 +1,77 @@
-"""Options of every program."""
+"""The config of every program that learns."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from agents.options import CheckedOptions, option
+from agents.options import CheckedOptions
 from agents.seeding import Seed
+from nodes.runtime.options import EvaluationOptions, RunOptions
+from nodes.unrolls.table_names import UNROLLS
 
 C = TypeVar('C', bound='CommonConfig')
 
 
+class Expected(NamedTuple):
+  """What a run of num_steps amounts to; see `programs.estimates`.
+
+  Attributes:
+    updates: approximate number of learner steps; of each learner in a run with several independent ones.
+    most_updates: learner steps if the learner is as far ahead as replay's ratio allows.
+    first_batch: actor_steps until learning can start.
+  """
+
+  updates: int
+  most_updates: int
+  first_batch: int
+
+
 @dataclasses.dataclass(frozen=True)
 class CommonConfig(CheckedOptions):
-  """Options of every program, one flag each. 0 means 'choose for me' where the help text says so."""
+  """What every program has. Its fields are groups of options, one flag for each option.
 
-  env: str = option(
-    'catch', 'environment, family or family:task; see --list_envs; or path/to/mine.py:make'
-  )
-  preset: str = option(
-    'default',
-    'options that suit the environment: default; published, where a paper has its own; none, for the '
-    'defaults alone; --presets lists them',
-  )
-  cpu_cores: int = option(
-    0,
-    "CPU cores that a preset's rules count on; 0: those that this process may use",
-    at_least=0,
-  )
-  env_options: str = option('', "the environment's own options, as key=value,key=value")
-  num_steps: int = option(
-    300_000,
-    'actor_steps (agent decisions), of all replicas, after which training ends',
-    at_least=1,
-  )
-  seed: int = option(
-    1,
-    'seed of parameters, action sampling and environments',
-    at_least=0,
-    at_most=2**32 - 1,  # JAX uses only 32 bits.
-  )
-  init_from: str = option(
-    '', 'directory of a run whose parameters this run begins with; empty: new parameters'
-  )
-  run_dir: str = option('', 'directory of this run; empty: runs/<program>-<env>-<time>')
+  Attributes:
+    run: of every run.
+    evaluation: of its evaluator.
+    agent: the options of what learns, a config of `agents`; None for a program that has none.
+  """
 
-  accelerator: str = option('cpu', "accelerator of the learner's host: cpu, gpu or tpu")
-
-  checkpoint_period: float = option(
-    60.0,
-    'seconds between learner checkpoints; 0: none, and the failure of a learner ends the program unless '
-    'it has peers',
-    at_least=0,
-  )
-  checkpoints_kept: int = option(3, 'number of learner checkpoints to keep', at_least=1)
-
-  eval_envs: int = option(10, "the evaluator's environments; 0: no evaluator", at_least=0)
-  eval_episodes: int = option(100, 'episodes in one evaluation', at_least=0)
-  eval_period: int = option(
-    0, 'actor_steps between evaluations; 0: a twentieth of num_steps', at_least=0
-  )
-  eval_share: float = option(
-    0.05,
-    'largest share of the time that evaluations take during training; the first 2 seconds of each do '
-    'not count; each plays at least one episode in every environment; 1: no limit',
-    above=0,
-    at_most=1,
-  )
-  eval_seconds: float = option(
-    60.0,
-    'seconds after which the final evaluation starts no further round of episodes; 0: no limit',
-    at_least=0,
-  )
-  eval_episode_steps: int = option(
-    100_000,
-    "steps after which an evaluator's episode counts with its return so far; 0: no limit",
-    at_least=0,
-  )
-
-  video_period: float = option(
-    0.0,
-    'seconds between videos of the policy during training, which the evaluator records into videos/; '
-    'recording takes at most --eval_share of the time; 0: none',
-    at_least=0,
-  )
-  video_frames: int = option(500, 'maximum number of frames in a video', at_least=1)
-  videos_kept: int = option(5, 'number of videos to keep, the newest', at_least=1)
-
-  # Number of times the run has been resumed. Not a flag; it is read from the run directory.
-  resumes: int = dataclasses.field(default=0, metadata={'flag': False})
+  run: RunOptions = RunOptions()
+  evaluation: EvaluationOptions = EvaluationOptions()
+  agent: Any = None
 
   @property
   def root_seed(self) -> Seed:
-    """The root of all seeds of a program; a resume changes it."""
-    return Seed(self.seed).child('resume', self.resumes)
+    """The root of all seeds of a program; a resume changes it, so that actors play new episodes."""
+    return Seed(self.run.seed).child('resume', self.run.resumes)
+
+  @property
+  def num_learners(self) -> int:
+    """Learners that share num_steps, each for itself."""
+    return 1
+
+  @property
+  def learner_batch(self) -> tuple[str, int]:
+    """The table that learner batches come from, and their unrolls; 0 if the options do not say so."""
+    return UNROLLS, 0
+
+  def expected(self) -> Expected | None:
+    """Returns what num_steps amount to; None if the options do not say so.
+
+    Rules of presets ask before the options are validated, so they may not fit together.
+    """
+    return None
+
+  def check_start(self, first_batch: int) -> None:
+    """Raises ValueError, one sentence, if a run ends before it has learned anything.
+
+    Args:
+      first_batch: actor_steps until learning can start.
+    """
 
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""
-    return dataclasses.replace(
-      self,
-      eval_period=self.eval_period or max(1, self.num_steps // 20),
-      cpu_cores=self.cpu_cores or len(os.sched_getaffinity(0)),
-    )
-
-  def _check(self) -> None:
-    if self.eval_envs and not self.eval_episodes:
-      raise ValueError('--eval_episodes=0 leaves the evaluator nothing to do; use --eval_envs=0.')
-    if self.video_period and not self.eval_envs:
-      raise ValueError(
-        f'--video_period={self.video_period:g} needs the evaluator, which --eval_envs=0 leaves out; '
-        'leave one of them out.'
-      )
-    if not self.video_period:
-      self._require_default('--video_period', 'video_frames', 'videos_kept')
-    if self.accelerator not in ('cpu', 'gpu', 'tpu'):
-      raise ValueError(f'--accelerator={self.accelerator} must be cpu, gpu or tpu.')
-
-  def _require_default(self, needed: str, *names: str) -> None:
-    """Raises ValueError for the first option that is not as by default, if it needs another one."""
-    for field in dataclasses.fields(self):
-      if field.name in names and (value := getattr(self, field.name)) != field.default:
-        raise ValueError(
-          f'--{field.name}={value} has no effect without {needed}; leave it out, or add that.'
-        )
-
-  def _require_devices(self, *names: str) -> None:
-    for name in names:
-      devices = getattr(self, name)
-      if not devices or len(set(devices)) != len(devices) or min(devices) < 0:
-        raise ValueError(f'--{name} must list distinct device numbers, such as 0,1.')
+    run = self.run.resolve()
+    evaluation = self.evaluation.resolve(run.num_steps)
+    return dataclasses.replace(self, run=run, evaluation=evaluation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import yaml
 from absl import flags
 
+from agents import options
+from programs.options import flags as config_flags
 from programs.options import suggestions
 
 _CONFIG = flags.DEFINE_string(
@@ -19,14 +20,14 @@ _CONFIG = flags.DEFINE_string(
   'flags on the command line win',
 )
 # Options as they were resolved, because their paths were relative to another directory.
-_WITH_PATHS = {'env', 'torso', 'offline_data', 'init_from'}
+_WITH_PATHS = {'agent', 'env', 'torso', 'offline_data', 'init_from'}
 # What a run does not repeat: it has a directory of its own.
 _OWN = 'run_dir'
 
 
-def program_of(path: str) -> str:
-  """Returns the program that a file names; '' if it names none. Raises as `words` does."""
-  return str(_read(path).get('program', '')) if path else ''
+def value_of(path: str, flag: str) -> str:
+  """Returns the value that a file gives a flag; '' if it has none. Raises as `words` does."""
+  return str(_read(path).get(flag, '')) if path else ''
 
 
 def words(path: str) -> list[str]:
@@ -52,12 +53,11 @@ def warnings(config: Any, given: Mapping[str, Any]) -> list[str]:
   if not _is_record(record) or repeated != {n: v for n, v in given.items() if n != _OWN}:
     return []
   changes = []
-  for field in dataclasses.fields(config):
-    value = getattr(config, field.name)
-    before = record['config'].get(field.name, value)
+  for name, value in options.flatten(config).items():
+    before = record['config'].get(name, value)
     before = tuple(before) if isinstance(before, list) else before
-    if before != value and field.name not in (_OWN, 'cpu_cores', 'resumes'):
-      changes.append(f'--{field.name}={text(value)} (was {text(before)})')
+    if before != value and name not in (_OWN, 'cpu_cores', 'resumes'):
+      changes.append(f'--{name}={text(value)} (was {text(before)})')
   if not changes:
     return []
   return [
@@ -123,6 +123,8 @@ def word(source: str, name: str, value: Any) -> str:
     ValueError: if there is no such flag, or the value is invalid; one sentence.
   """
   if name not in flags.FLAGS or name == _CONFIG.name:
+    if name != _CONFIG.name and config_flags.has_elsewhere(name):
+      raise ValueError(f'{source}: {config_flags.unknown(name)}')
     near = suggestions.did_you_mean(name) if name != _CONFIG.name else ''
     raise ValueError(f'{source}: there is no option {name!r}{near or "; see --help."}')
   known = flags.FLAGS[name]

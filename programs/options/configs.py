@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+from agents import options
 from environments import user_file
 from programs import estimates
 from programs.options import (
@@ -44,12 +44,12 @@ def check(module: Any, config: Any) -> None:
   Raises:
     ValueError: if a check fails; one sentence.
   """
-  preset_choice.check(agent_choice.variant_of(module, config), config.env, config.preset)
+  preset_choice.check(agent_choice.variant_of(module, config), config.run.env, config.run.preset)
   check_numbers(config)
   spec = playable.check(module, config)
   bsuite_results.check_counts(config)
-  if getattr(config, 'offline_data', ''):
-    offline.check(config, spec)
+  if options.value(config, 'offline_data', ''):
+    offline.check(config.replay, config.num_replicas, spec)
 
 
 def check_numbers(config: Any) -> None:
@@ -70,15 +70,15 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
 def choose(module: Any, values: dict[str, Any]) -> Any:
   """Like `resolve`, but without the numbers of steps that follow from the length of the run."""
   _, variant = agent_choice.chosen(module, values)
-  fields = {f.name: f for f in dataclasses.fields(variant.config)}
+  defaults = options.flatten(variant.defaults)
   values = dict(values)
   for name, value in values.items():
-    if isinstance(fields[name].default, tuple):
+    if isinstance(defaults[name], tuple):
       try:
         values[name] = tuple(int(v) for v in value)
       except ValueError:
         raise ValueError(f'--{name}={",".join(value)} must be whole numbers: 0,1,2.') from None
-  for name in ('env', 'torso'):
+  for name in ('env', 'torso', 'agent'):
     if name in values:
       values[name] = user_file.absolute(values[name])
   if values.get('offline_data'):
@@ -86,9 +86,9 @@ def choose(module: Any, values: dict[str, Any]) -> Any:
     values['offline_data'] = ','.join(map(run_directory.absolute, named))
   if values.get('init_from'):
     values['init_from'] = run_directory.absolute(values['init_from'])
-  env = values.get('env', fields['env'].default)
-  preset = preset_choice.options(variant, env, values.get('preset', fields['preset'].default))
-  return preset_choice.apply(variant.config, preset, values)
+  env = values.get('env', defaults['env'])
+  preset = preset_choice.options(variant, env, values.get('preset', defaults['preset']))
+  return preset_choice.apply(variant.defaults, preset, values)
 
 
 def options_set_by_rules(module: Any, config: Any) -> dict[str, Any]:
@@ -97,5 +97,6 @@ def options_set_by_rules(module: Any, config: Any) -> dict[str, Any]:
   As flags they hold these values in a run of another length, such as one that is stopped by hand.
   """
   variant = agent_choice.variant_of(module, config)
-  preset = preset_choice.options(variant, config.env, config.preset)
-  return {name: getattr(config, name) for name, value in preset.items() if isinstance(value, Rule)}
+  preset = preset_choice.options(variant, config.run.env, config.run.preset)
+  values = options.flatten(config)
+  return {name: values[name] for name, value in preset.items() if isinstance(value, Rule)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from agents import options
+
 # Beginnings of option names; the option that they need, and its value.
 _NEEDED: tuple[tuple[tuple[str, ...], str, str], ...] = (
   (('lstm_size', 'forget_bias'), 'core', 'lstm'),
@@ -27,15 +29,15 @@ def warnings(config: Any, given: Collection[str]) -> list[str]:
     config: every option.
     given: names of the options that the user has given.
   """
-  found = []
+  found, values = [], options.flatten(config)
   for names, needed, value in _NEEDED:
-    if getattr(config, needed, value) != value:
+    if values.get(needed, value) != value:
       found += [
         f'--{name} has no effect without --{needed}={value}.'
         for name in sorted(given)
         if name.startswith(names)
       ]
   for part, depending in _OF_PARTS.items():
-    if not getattr(config, part, 1):
+    if not values.get(part, 1):
       found += [f'--{name} has no effect with --{part}=0.' for name in depending if name in given]
   return found

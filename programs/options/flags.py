@@ -1,17 +1,18 @@
-"""The flags of the programs' options."""
+"""The flags of the options of a program: those of the one that is launched, with its agent."""
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import flags
 
+from agents import options
+from agents.options import Leaf
 from environments import interpreters, user_file
 from programs import registry
-from programs.options import suggestions
+from programs.options import agent_choice, suggestions
 from programs.options.agent_choice import variants
 
 # What is wrong with a value, by a part of the message of absl's parsers.
@@ -20,95 +21,88 @@ _REASONS = {
   'could not convert string to float': 'is not a number',
   'Non-boolean argument': 'is neither true nor false',
 }
+_KINDS: dict[type, Callable[..., Any]] = {
+  bool: flags.DEFINE_bool,
+  int: flags.DEFINE_integer,
+  float: flags.DEFINE_float,
+  str: flags.DEFINE_string,
+  tuple: flags.DEFINE_list,
+}
 
-# The programs whose options are flags.
-_programs: list[str] = []
+
+class Defined(NamedTuple):
+  """The options that are flags.
+
+  Attributes:
+    program, agent: whose they are; '' for those of every program, or of each of its agents.
+    leaves: the options by name.
+  """
+
+  program: str
+  agent: str
+  leaves: Mapping[str, Leaf]
 
 
-def define(own_program: str = '') -> None:
-  """Defines a flag for each option of each program with each of its agents.
+_defined = Defined('', '', {})
 
-  If the user's own program is a Launchpad program without a config, only its options become flags.
+
+def define(program: str = '', agent: str = '', every_agent: bool = False) -> Defined:
+  """Defines a flag for each option of a program with one of its agents, in place of earlier ones.
 
   Args:
-    own_program: path/to/mine.py:make_program, if given on the command line.
+    program: its name; '' for every program of this repository, with each of its agents, for commands
+      that are not about one of them.
+    agent: value of --agent; '' for the program's default.
+    every_agent: whether to define the options of each of its agents, for a command that runs several.
 
   Raises:
     ValueError: if the program cannot be loaded, or its options clash with other flags; one sentence.
   """
-  alone = own_program and not registry.learns(registry.load(own_program))
-  programs = [*([] if alone else registry.PROGRAMS), *([own_program] if own_program else [])]
-  kinds: dict[type, Callable[..., Any]] = {
-    bool: flags.DEFINE_bool,
-    int: flags.DEFINE_integer,
-    float: flags.DEFINE_float,
-    str: flags.DEFINE_string,
-    tuple: flags.DEFINE_list,
-  }
-  fields: dict[str, dict[str, dataclasses.Field]] = {}
-  for program in programs:
-    for title, field in _fields(program):
-      fields.setdefault(field.name, {})[title] = field
-      first = next(iter(fields[field.name].values()))
-      if field.name in flags.FLAGS or type(field.default) is not type(first.default):
-        what = f'parameter {field.name}' if alone else f'option {field.name} of Config'
-        raise ValueError(
-          f'--program={program}: the {what} clashes with a flag of that name; rename it.'
-        )
-  for name, by_program in fields.items():
-    field = next(iter(by_program.values()))
-    define_flag = kinds[type(field.default)]
-    define_flag(name, None, f'{text(by_program)} ({_defaults(by_program, len(programs))})')
-  _programs[:] = programs
+  global _defined
+  for name in _defined.leaves:
+    delattr(flags.FLAGS, name)
+  _defined = Defined(program, agent, {})
+  programs = [program] if program else registry.PROGRAMS
+  found: dict[str, Leaf] = {}
+  for each in programs:
+    agents = [agent] if program and not every_agent else variants(registry.load(each))
+    for leaves in (_leaves(each, name) for name in agents):
+      found = leaves | found  # The default of the first that has it.
+  for name in found:
+    if name in flags.FLAGS:
+      raise _clash(program, name, agent)
+  for name, leaf in found.items():
+    shown = ','.join(map(str, leaf.value)) if isinstance(leaf.value, tuple) else repr(leaf.value)
+    _KINDS[type(leaf.value)](name, None, f'{leaf.help} (default: {shown})')
+  _defined = Defined(program, agent, found)
+  return _defined
 
 
-def _fields(program: str) -> Iterator[tuple[str, dataclasses.Field]]:
-  """Yields the options of a program that have a flag, with the name of the program.
+def _leaves(program: str, agent: str) -> dict[str, Leaf]:
+  """Returns the options of a program with one of its agents that have a flag, by name.
 
-  An option on whose default its agents do not agree comes once for each agent that has it, with the name
-  program/agent.
+  Raises:
+    ValueError: two of them have the same name; one sentence.
   """
-  title, found = user_file.title(program), variants(registry.load(program))
-  by_name: dict[str, dict[str, dataclasses.Field]] = {}
-  for agent, variant in found.items():
-    for field in dataclasses.fields(variant.config):
-      if field.metadata.get('flag', True):
-        by_name.setdefault(field.name, {})[agent] = field
-  for fields in by_name.values():
-    agree = len(fields) == len(found) and len({field.default for field in fields.values()}) == 1
-    for agent, field in fields.items():
-      yield (title if agree else f'{title}/{agent}'), field
+  # An unknown agent is refused with those that there are, once the other flags are read.
+  chosen = agent_choice.variant(registry.load(program), agent)
+  found: dict[str, Leaf] = {}
+  for leaf in options.leaves(chosen.defaults):
+    if leaf.name in found:
+      raise _clash(program, leaf.name)
+    if leaf.flag and leaf[:3] != ('run', 'agent', ''):
+      found[leaf.name] = leaf
+  return found
 
 
-def text(
-  by_program: Mapping[str, dataclasses.Field],
-  shown: Callable[[Sequence[str]], Sequence[str]] = lambda programs: programs,
-) -> str:
-  """Returns the text of an option; each text comes with its programs if theirs differ.
-
-  Args:
-    by_program: the option of each program that has it.
-    shown: returns how programs are named.
-  """
-  programs: dict[str, list[str]] = {}
-  for program, field in by_program.items():
-    programs.setdefault(field.metadata.get('help', ''), []).append(program)
-  if len(programs) == 1:
-    return next(iter(programs))
-  return ' '.join(f'{", ".join(shown(p))}: {said.rstrip(".")}.' for said, p in programs.items())
-
-
-def _defaults(by_program: dict[str, dataclasses.Field], num_programs: int) -> str:
-  """Describes a flag's default, and the programs that have the flag unless all of them do."""
-  shown = {
-    program: ','.join(map(str, f.default)) if isinstance(f.default, tuple) else repr(f.default)
-    for program, f in by_program.items()
-  }
-  if len(set(shown.values())) > 1:
-    return 'default: ' + ', '.join(f'{value} for {program}' for program, value in shown.items())
-  value = next(iter(shown.values()))
-  only = '' if len(shown) == num_programs else f'; {", ".join(shown)} only'
-  return f'default: {value}{only}'
+def _clash(program: str, name: str, agent: str = '') -> ValueError:
+  if user_file.is_spec(agent) and name not in _leaves(program, ''):
+    return ValueError(
+      f'--agent={agent}: the option {name} of its Config clashes with a flag of that name; rename it.'
+    )
+  learns = registry.learns(registry.load(program))
+  what = f'option {name} of Config' if learns else f'parameter {name}'
+  return ValueError(f'--program={program}: the {what} clashes with a flag of that name; rename it.')
 
 
 def parse(words: Sequence[str]) -> list[str]:
@@ -120,15 +114,66 @@ def parse(words: Sequence[str]) -> list[str]:
   try:
     return flags.FLAGS(list(words))
   except flags.UnrecognizedFlagError as error:
-    flag = f'--{error.flagname}'
-    near = suggestions.did_you_mean(error.flagname, '--')
-    raise ValueError(f'{flag} is not a flag{near or "; --helpfull lists all flags."}') from error
+    raise ValueError(unknown(error.flagname)) from error
   except flags.Error as error:
     flag, _, reason = str(error).removeprefix('flag ').rstrip('.').partition(': ')
     for name, plain in _REASONS.items():
       if name in reason:
         raise ValueError(f'{flag} {plain}.') from error
     raise ValueError(f'{flag}: {reason}.' if reason else f'{flag}.') from error
+
+
+def unknown(name: str) -> str:
+  """Returns a sentence on a flag that is not defined: which programs have it, or what is meant."""
+  flag, option = f'--{name}', name.removeprefix('no') if name.startswith('no') else name
+  elsewhere = _programs_with(name) or _programs_with(option)
+  if not elsewhere or not _defined.program:
+    near = suggestions.did_you_mean(name, '--', _every_option())
+    return f'{flag} is not a flag{near or "; --helpfull lists all flags."}'
+  if not registry.learns(registry.load(_defined.program)):
+    own = ', '.join(f'--{option}' for option in _defined.leaves)
+    return (
+      f'{flag} is for programs that learn, and {user_file.title(_defined.program)} is a Launchpad '
+      f'program of your own; its options are {own}.'
+    )
+  title = user_file.title(_defined.program)
+  agents = [agent for program, agent in elsewhere if program == title]
+  if agents:
+    return (
+      f'{flag} is not an option of --agent={_agent()}; leave it out. It is one of '
+      f'--agent={" and ".join(agents)}.'
+    )
+  programs = ', '.join(dict.fromkeys(program for program, _ in elsewhere))
+  return (
+    f'{flag} is not an option of this program; leave it out. It is one of --program={programs}.'
+  )
+
+
+def has_elsewhere(name: str) -> bool:
+  """Returns whether a flag that is not defined is an option of another program or agent."""
+  return bool(_defined.program and _programs_with(name))
+
+
+def _agent() -> str:
+  found = _defined.leaves.get('agent')
+  return str(found.value) if found else ''
+
+
+def _programs_with(option: str) -> list[tuple[str, str]]:
+  """Returns the programs, and their agents, that have an option."""
+  names = dict.fromkeys([*([_defined.program] if _defined.program else []), *registry.PROGRAMS])
+  return [
+    (user_file.title(program), agent)
+    for program in names
+    for agent in variants(registry.load(program))
+    if option in _leaves(program, agent)
+  ]
+
+
+def _every_option() -> Iterator[str]:
+  for program in registry.PROGRAMS:
+    for agent in variants(registry.load(program)):
+      yield from _leaves(program, agent)
 
 
 def parse_or_exit(words: Sequence[str]) -> list[str]:
@@ -142,36 +187,14 @@ def parse_or_exit(words: Sequence[str]) -> list[str]:
 
 def names() -> set[str]:
   """Returns the names of the config flags."""
-  return {field.name for program in _programs for _, field in _fields(program)}
+  return set(_defined.leaves)
 
 
 def given() -> dict[str, Any]:
   """Returns the config flags that the user set."""
   found: dict[str, Any] = {
-    n: flags.FLAGS[n].value for n in names() if flags.FLAGS[n].value is not None
+    n: flags.FLAGS[n].value for n in _defined.leaves if flags.FLAGS[n].value is not None
   }
   if 'actor_python' in found:  # Another directory may resume the run.
     found['actor_python'] = interpreters.absolute(found['actor_python'])
   return found
-
-
-def refuse_foreign(argv: Sequence[str]) -> None:
-  """Rejects options of learning programs for a user's own Launchpad program.
-
-  Args:
-    argv: the command line.
-
-  Raises:
-    ValueError: if it has such an option; one sentence.
-  """
-  if not _programs or _programs[0] in registry.PROGRAMS:
-    return
-  own = [field.name for _, field in _fields(_programs[0])]
-  learning = {field.name for program in registry.PROGRAMS for _, field in _fields(program)}
-  for word in argv[1 : argv.index('--') if '--' in argv else None]:
-    name = word.lstrip('-').partition('=')[0]
-    if word.startswith('-') and name in learning and name not in flags.FLAGS:
-      raise ValueError(
-        f'--{name} is for programs that learn, and {user_file.title(_programs[0])} is a Launchpad '
-        f'program of your own; its options are {", ".join(f"--{option}" for option in own)}.'
-      )

@@ -1,9 +1,8 @@
-"""Options of programs that also learn from transitions that other runs have recorded."""
+"""Replay that also holds transitions which other runs have recorded."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from acme import specs
 
@@ -11,12 +10,12 @@ from agents.options import option
 from nodes.unrolls import transitions
 from nodes.unrolls.online_share import OnlineShare
 from nodes.unrolls.table_names import OFFLINE, ORIGINALS
-from programs.options.bellman import BellmanConfig
+from programs.options.bellman import BellmanOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class OfflineConfig(BellmanConfig):
-  """Options of Bellman updaters that mix online data with recorded data."""
+class OfflineOptions(BellmanOptions):
+  """Replay whose Bellman updaters mix online data with recorded data."""
 
   offline_data: str = option(
     '', 'directories of runs with --record_unrolls, with commas between; empty: online data only'
@@ -58,34 +57,35 @@ class OfflineConfig(BellmanConfig):
   def _check(self) -> None:
     if not self.offline_data:
       self._require_default('--offline_data', 'offline_size', 'online_share', 'online_ramp')
-      return
-    if not self.bellman_updaters:
+    elif not self.bellman_updaters:
       raise ValueError(
         '--offline_data needs the Bellman updaters, which --bellman_updaters=0 leaves out; leave one of '
         'them out.'
       )
-    for name in ('unroll_length', 'frame_stack'):
-      if (value := getattr(self, name, 1)) != 1:
-        raise ValueError(
-          f'--offline_data has single transitions, and --{name}={value} needs more rows; leave one of '
-          'them out.'
-        )
 
 
-def check(config: Any, environment_spec: specs.EnvironmentSpec) -> None:
+def check(
+  options: OfflineOptions, num_replicas: int, environment_spec: specs.EnvironmentSpec
+) -> None:
   """Checks that the recorded data exist and fit the environment.
+
+  Args:
+    options: of replay, with `offline_data`.
+    num_replicas: each with as many replay servers.
+    environment_spec: of the run's environment.
 
   Raises:
     ValueError: one sentence that names the flag and the fix.
   """
   try:
-    transitions.check(config.offline_dirs, environment_spec)
-    found = transitions.count(config.offline_dirs)
+    transitions.check(options.offline_dirs, environment_spec)
+    found = transitions.count(options.offline_dirs)
   except ValueError as error:
     raise ValueError(f'--offline_data={error}') from error
-  servers = config.num_replicas * config.num_replay_shards
-  if min(found, config.offline_size or found) < servers:
+  servers = num_replicas * options.num_replay_shards
+  held = min(found, options.offline_size or found)
+  if held < servers:
     raise ValueError(
-      f'--offline_data={config.offline_data} gives {min(found, config.offline_size or found)} '
-      f'transitions for {servers} replay servers; name runs with more, or raise --offline_size.'
+      f'--offline_data={options.offline_data} gives {held} transitions for {servers} replay servers; '
+      'name runs with more, or raise --offline_size.'
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from acme import specs
 
-from agents import spaces
+from agents import options, spaces
 from agents.networks import choice
 from environments import jax_registry, registry
 from launchers import own_python, streams
@@ -29,27 +29,27 @@ def check(module: Any, config: Any) -> specs.EnvironmentSpec:
   Raises:
     ValueError: one sentence that names the flag and the fix.
   """
-  notice = f'still making and trying --env={config.env}, after {NOTICE_SECONDS:.0f} s'
+  notice = f'still making and trying --env={config.run.env}, after {NOTICE_SECONDS:.0f} s'
   with streams.announced_if_slow(notice, NOTICE_SECONDS):
     found = spec(module, config)
-  kinds = getattr(config, 'action_kinds', None)
+  kinds = getattr(config.agent, 'action_kinds', None)
   if kinds is None:
     return found
   try:
     kind = spaces.kind(found.actions)
     spaces.check_mask(found.observations, found.actions)
   except ValueError as error:
-    raise ValueError(f'--env={config.env}: {error}') from error
+    raise ValueError(f'--env={config.run.env}: {error}') from error
   if kind not in kinds:
-    agent = f'--agent={config.agent}' if getattr(config, 'agent', '') else "this program's agent"
+    agent = f'--agent={config.run.agent}' if config.run.agent else "this program's agent"
     raise ValueError(
-      f'--env={config.env} has {spaces.KINDS[kind]}, and {agent} takes {spaces.names(kinds)}: use '
+      f'--env={config.run.env} has {spaces.KINDS[kind]}, and {agent} takes {spaces.names(kinds)}: use '
       f'{_others(module, kind)}an environment with {spaces.names(kinds)}.'
     )
-  spaces.check_normalization(config, found.observations)
-  choice.check(config, found.observations)
+  spaces.check_normalization(config.agent, found.observations)
+  choice.check(config.agent, found.observations)
   if check_spec := getattr(module, 'check_spec', None):
-    check_spec(config.env, found)
+    check_spec(config.run.env, found)
   return found
 
 
@@ -64,12 +64,12 @@ def spec(module: Any, config: Any) -> specs.EnvironmentSpec:
     ValueError: the interpreter or the environment cannot be used; one sentence.
   """
   elsewhere = {}  # Environments written in JAX are never played by another interpreter.
-  if python := getattr(config, 'actor_python', ''):
-    modules = (*_PLAYERS, _RECORDER) if config.video_period else _PLAYERS
+  if python := options.value(config, 'actor_python', ''):
+    modules = (*_PLAYERS, _RECORDER) if config.evaluation.video_period else _PLAYERS
     own_python.check(python, modules, '--actor_python')
     elsewhere['python'] = python
   found: specs.EnvironmentSpec = module.environments.check(
-    config.env, config.env_options, **elsewhere
+    config.run.env, config.run.env_options, **elsewhere
   )
   return found
 
@@ -79,7 +79,7 @@ def _others(module: Any, kind: str) -> str:
   fitting = [
     name
     for name, variant in agent_choice.variants(module).items()
-    if kind in getattr(variant.config, 'action_kinds', ())
+    if kind in getattr(variant.defaults.agent, 'action_kinds', ())
   ]
   if fitting:
     return f'--agent={" or ".join(fitting)}, or '

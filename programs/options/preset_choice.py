@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import numbers
 from collections.abc import Mapping
 from typing import Any
 
+from agents import options as options_of
 from agents.options import check_numbers
 from environments import options as env_options
 from programs.options.agent_choice import Variant
@@ -56,24 +56,26 @@ def options(variant: Variant, env: str, name: str) -> dict[str, Any]:
   return _of(tables(variant).get(name, {}), env)
 
 
-def apply(config_class: Any, preset: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+def apply(defaults: Any, preset: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
   """Returns the resolved config of a preset's options and of `values`, which replace them.
+
+  The other options are those of the config `defaults`.
 
   Of `env_options`, those that `values` does not name stay as in the preset.
 
   Raises:
     ValueError: one sentence, if a number is out of range or a rule raises.
   """
-  defaults = {field.name: field.default for field in dataclasses.fields(config_class)}
+  known = options_of.flatten(defaults)
   for name, value in preset.items():
     if not isinstance(value, Rule):
-      _check_type(defaults, name, value)
+      _check_type(known, name, value)
   chosen = {**preset, **values}
   if 'env_options' in preset and 'env_options' in values:
     chosen['env_options'] = env_options.merge(preset['env_options'], values['env_options'])
   rules = {name: rule for name, rule in chosen.items() if isinstance(rule, Rule)}
   settled = {name: value for name, value in chosen.items() if name not in rules}
-  config = _resolved(config_class, settled)
+  config = _resolved(defaults, settled)
   for name, rule in rules.items():
     try:
       settled[name] = rule.value(config)
@@ -82,24 +84,24 @@ def apply(config_class: Any, preset: Mapping[str, Any], values: Mapping[str, Any
         f"--{name}: the preset's rule, {rule.text}, raises {type(error).__name__}: {error}; give the "
         'option, or add --preset=none.'
       ) from error
-    _check_type(defaults, name, settled[name])
-    config = _resolved(config_class, settled)
+    _check_type(known, name, settled[name])
+    config = _resolved(defaults, settled)
   return config
 
 
-def _resolved(config_class: Any, values: Mapping[str, Any]) -> Any:
-  config = config_class(**values)
+def _resolved(defaults: Any, values: Mapping[str, Any]) -> Any:
+  config = options_of.replace(defaults, **values)
   check_numbers(config)  # Rules and `resolve` compute with them.
   return config.resolve()
 
 
-def _check_type(defaults: Mapping[str, Any], name: str, value: Any) -> None:
+def _check_type(known: Mapping[str, Any], name: str, value: Any) -> None:
   """Raises ValueError, one sentence, unless a preset's value is one of an option."""
-  if name not in defaults:
+  if name not in known:
     raise ValueError(
       f'a preset sets {name}, which is not an option of the program; correct PRESETS.'
     )
-  kind = type(defaults[name])
+  kind = type(known[name])
   fits = isinstance(value, numbers.Real if kind is float else kind)
   if not fits or (isinstance(value, bool) and kind is not bool):
     raise ValueError(

@@ -1,17 +1,19 @@
-"""Options of programs in which relabellers refresh the targets of replay."""
+"""Prioritized replay in which relabellers refresh targets."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from agents.options import option
+from nodes.unrolls import tables
 from nodes.unrolls.table_names import ORIGINALS, RELABELLED, UNROLLS, BatchPart
-from programs.options.relabelled import RelabelledConfig
+from programs.options.prioritized import PrioritizedOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class ReanalyseConfig(RelabelledConfig):
-  """Options of relabellers, which compute fresh targets for unrolls in prioritized replay."""
+class ReanalyseOptions(PrioritizedOptions):
+  """Prioritized replay, and relabellers that compute fresh targets for unrolls in it."""
 
   reanalyse_nodes: int = option(
     0,
@@ -35,13 +37,8 @@ class ReanalyseConfig(RelabelledConfig):
 
   @property
   def num_relabellers(self) -> int:
-    """Number of relabellers; 0 for none."""
+    """The nodes that search again; 0 for none."""
     return self.reanalyse_nodes
-
-  @property
-  def given_relabelled_size(self) -> int:
-    """Capacity of the table of relabelled unrolls as the user set it; 0: to be chosen."""
-    return self.reanalyse_size
 
   @property
   def relabelled(self) -> int:
@@ -50,9 +47,9 @@ class ReanalyseConfig(RelabelledConfig):
     return round(self.reanalyse_share * self.batch_size / shards) * shards
 
   @property
-  def tables(self) -> tuple[str, ...]:
+  def written_tables(self) -> tuple[str, ...]:
     """Tables of replay that each new unroll is written to."""
-    return (UNROLLS, ORIGINALS) if self.reanalyse_nodes else super().tables
+    return (UNROLLS, ORIGINALS) if self.reanalyse_nodes else super().written_tables
 
   @property
   def batch_parts(self) -> tuple[BatchPart, ...]:
@@ -66,6 +63,13 @@ class ReanalyseConfig(RelabelledConfig):
   def new_share(self) -> float:
     """Share of the unrolls of a batch that are not from relabellers."""
     return 1.0 - self.relabelled / self.batch_size
+
+  def make_tables(self, env_group_size: int) -> Sequence[tables.Table]:
+    """Returns the tables of each replay server, three if there are relabellers."""
+    if not self.reanalyse_nodes:
+      return super().make_tables(env_group_size)
+    copies = self._copies(self._size_of_copies(self.reanalyse_size))
+    return tables.all_tables(self._prioritized(self.new_share), self._originals(), copies)
 
   def _check(self) -> None:
     if bool(self.reanalyse_nodes) != bool(self.reanalyse_share):
@@ -82,7 +86,7 @@ class ReanalyseConfig(RelabelledConfig):
         f'{self.relabelled} unrolls in equal parts from --num_replay_shards={self.num_replay_shards}; '
         'change one of them so that both tables give some.'
       )
-    if self.relabelled_size < self.relabelled:
+    if self._size_of_copies(self.reanalyse_size) < self.relabelled:
       raise ValueError(
         f'--reanalyse_size={self.reanalyse_size} is smaller than the {self.relabelled} relabelled '
         'unrolls of a batch; make it at least as large, or 0 to have it chosen.'

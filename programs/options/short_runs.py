@@ -19,14 +19,15 @@ _FEWEST_SAMPLES = 0.8  # R2D2's.
 
 
 def _min_replay_size(config: Any) -> int:
-  filled = estimates.unrolls(config, int(WARMUP * config.num_steps))
-  size = max(config.batch_size, min(filled, config.replay_size // 10))
-  return max(config.num_replay_shards, min(size, config.replay_size))
+  replay = config.replay
+  filled = config.playing.unrolls(int(WARMUP * config.run.num_steps))
+  size = max(replay.batch_size, min(filled, replay.replay_size // 10))
+  return max(replay.num_replay_shards, min(size, replay.replay_size))
 
 
 def _samples_per_insert(config: Any) -> float:
   # The fourth root leads from DQN's 8 at a million steps to R2D2's 0.8 at ten thousand times as many.
-  samples = _MOST_SAMPLES * (_SHORT_RUN / config.num_steps) ** 0.25
+  samples = _MOST_SAMPLES * (_SHORT_RUN / config.run.num_steps) ** 0.25
   return round(min(max(samples, _FEWEST_SAMPLES), _MOST_SAMPLES), 1)
 
 

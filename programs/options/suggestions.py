@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from absl import flags
 
@@ -35,19 +35,24 @@ def flags_of_ours() -> Iterator[flags.Flag]:
         yield flag
 
 
-def did_you_mean(name: str, dashes: str = '') -> str:
+def did_you_mean(name: str, dashes: str = '', others: Iterable[str] = ()) -> str:
   """Returns '; did you mean X?' for the flag that is meant by a name, or ''.
 
   Args:
     name: what was given, without dashes.
     dashes: in front of the flag in the answer.
+    others: flags of other programs, which are meant if none of this command's is.
   """
-  known = [flag.name for flag in flags_of_ours()]
+  own = [flag.name for flag in flags_of_ours()]
+  known = list(dict.fromkeys([*own, *others]))
   name = name.lower().replace('-', '_')
   meant = _ELSEWHERE.get(name, '')
   if meant not in known:
     meant = next((flag for flag in known if _abbreviates(name, flag)), '')
   if not meant:
+    dashed = [f'{dashes}{flag}' for flag in own]
+    if found := errors.did_you_mean(f'{dashes}{name}', dashed):
+      return found
     return errors.did_you_mean(f'{dashes}{name}', [f'{dashes}{flag}' for flag in known])
   return f'; did you mean {dashes}{meant}?'
 

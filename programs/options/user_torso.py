@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+from agents import options
 from environments import user_file
 
 
 def named(config: Any) -> str:
   """Returns the value of --torso if it names a user's file; else ''."""
-  torso = getattr(config, 'torso', '')
+  torso = options.value(config, 'torso', '')
   return torso if isinstance(torso, str) and user_file.is_spec(torso) else ''
 
 
@@ -28,4 +28,4 @@ def carried(config: Any) -> Any:
     raise ValueError(f'--torso={error}') from error
   if own.task:
     raise ValueError(f'--torso={torso} has {own.task!r} after the name; a torso takes nothing.')
-  return dataclasses.replace(config, torso=own)
+  return options.replace(config, torso=own)

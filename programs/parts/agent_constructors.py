@@ -1,28 +1,30 @@
-"""The constructors of the agents between which programs choose."""
+"""The constructors of the agents of programs."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
-from programs.options import user_torso
-from programs.options.agent_choice import AgentConfig
+from programs.options import user_agent, user_torso
+from programs.options.common import CommonConfig
 from programs.parts.launchpad_nodes import Deferred
 
-_CLASSES = {'muzero': 'MuZero', 'ppo': 'PPO', 'r2d2': 'R2D2', 'vtrace': 'VTrace'}
+_CLASSES = {
+  'intrinsic_rewards': 'IntrinsicRewards',
+  'muzero': 'MuZero',
+  'ppo': 'PPO',
+  'qt_opt': 'QTOpt',
+  'r2d2': 'R2D2',
+  'vtrace': 'VTrace',
+}
 
 
-def make_agent(config: AgentConfig) -> Any:
-  """Returns the constructor of the agent of a config: it takes the specs of observations and actions."""
-  return constructor(f'agents.{config.agent}.agent', _CLASSES[config.agent], config)
+def make_agent(config: CommonConfig) -> Any:
+  """Returns the constructor of the agent of a config: it takes the specs of observations and actions.
 
-
-def constructor(module: str, name: str, config: Any) -> Any:
-  """Returns a constructor that is valid in every process, even without the user's own torso.
-
-  Args:
-    module: of the agent's class.
-    name: of the class, whose constructor takes the config and the specs of observations and actions.
-    config: of the agent.
+  It is valid in every process, even without the files of the user's own agent and torso.
   """
-  return functools.partial(Deferred(module, name), user_torso.carried(config))
+  name, options = config.run.agent, user_torso.carried(config).agent
+  if own := user_agent.named(config):
+    return functools.partial(user_agent.make, user_agent.read(own), options)
+  return functools.partial(Deferred(f'agents.{name}.agent', _CLASSES[name]), options)

@@ -8,9 +8,8 @@ from typing import Any
 
 from agents.seeding import Seed
 from launchers.program import Program
+from nodes.gossip.options import GossipOptions
 from nodes.inference.layout import EnvGroupSpec, layout
-from nodes.inference.options import ServingOptions
-from programs.options.gossip import GossipConfig
 from programs.options.inference import InferenceConfig
 from programs.parts import peers
 from programs.parts.launchpad_nodes import (
@@ -55,7 +54,7 @@ def add_inference_nodes(
     sends={'unrolls': 'replay'},
     receives={'parameters': 'learner'},
   ):
-    for i in range(config.inference_nodes):
+    for i in range(config.inference.inference_nodes):
       worker = ListeningNode(
         InferenceHandle('inference'),
         Deferred('nodes.inference_node', 'InferenceNode'),
@@ -66,9 +65,9 @@ def add_inference_nodes(
         replay,
         monitor,
         name=f'inference/{i}',
-        serving=_serving(config, config.root_seed.child('inference', i)),
-        update_period=config.update_period,
+        update_period=config.learning.update_period,
         observers=observers,
+        **_serving(config, config.root_seed.child('inference', i)),
       )
       inference.append(program.add_node(worker))
   return inference
@@ -84,12 +83,13 @@ def add_inference_learners(
   call_timeout: float,
   observers: Sequence[Any] = (),
   serves_params: bool = False,
+  gossip: GossipOptions | None = None,
 ) -> tuple[list[Any], Any]:
   """Adds the inference-learners: replicas that form one JAX job, or peers that mix their parameters.
 
   Args:
     program: the graph.
-    config: the program's options; a `GossipConfig` makes the replicas peers.
+    config: the program's options.
     make_agent: takes the specs of observations and actions.
     make_environment: takes (number of environments, seed).
     replay: addresses of the replay servers, those of the first replica first.
@@ -97,15 +97,16 @@ def add_inference_learners(
     call_timeout: deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
     observers: handles on nodes that receive the unrolls.
     serves_params: whether other nodes fetch the first replica's parameters.
+    gossip: makes the replicas peers, which mix their parameters; None for learners that average their
+      gradients.
 
   Returns:
     A handle on each, for its actors, and a handle on the first one's parameters; None if it does not
     serve them.
   """
-  gossip = config if isinstance(config, GossipConfig) else None
-  replicas, shards = config.num_replicas, config.num_replay_shards
+  replicas, shards = config.num_replicas, config.replay.num_replay_shards
   seed = config.root_seed.child('learner')
-  coordinator = AddressHandle('coordinator') if forms_one_job(config) else None
+  coordinator = AddressHandle('coordinator') if config.forms_one_job else None
   make_node = ListeningCourierNode if serves_params or gossip else ListeningNode
   nodes: list[Any] = []
   inference = []
@@ -118,20 +119,22 @@ def add_inference_learners(
     for i in range(replicas):
       training = dataclasses.replace(
         training_options(config, f'inference_learner/{i}'),
-        one_core=config.one_core,
+        one_core=config.inference.one_core,
         replica=i,
         num_replicas=replicas,
       )
       if gossip:
         node_class = Deferred('nodes.gossip_inference_learner', 'GossipInferenceLearner')
         own = {
-          'serving': _serving(config, seed.child('peer', i)),
+          **_serving(config, seed.child('peer', i)),
           'training': peers.training_of(gossip, training, i),
+          'gossip': gossip,
+          'peer': i,
         }
       else:
         node_class = Deferred('nodes.inference_learner', 'InferenceLearner')
         own = {
-          'serving': _serving(config, seed),
+          **_serving(config, seed),
           'training': training,
           'observers': observers,
           'coordinator': coordinator,
@@ -152,7 +155,7 @@ def add_inference_learners(
   if coordinator is not None:
     coordinator.assign(nodes[0])
   if gossip:
-    peers.connect(gossip, nodes, seed, call_timeout)
+    peers.connect(gossip, nodes, call_timeout)
   if not serves_params:
     return inference, None
   params = nodes[0].create_courier_handle()
@@ -160,35 +163,23 @@ def add_inference_learners(
   return inference, params
 
 
-def forms_one_job(config: InferenceConfig) -> bool:
-  """Returns whether the inference-learners are several replicas of one JAX job, which peers are not."""
-  return config.num_replicas > 1 and not isinstance(config, GossipConfig)
-
-
 def _env_groups(config: InferenceConfig, server: int) -> list[EnvGroupSpec]:
   """Returns the groups of environments that inference server number `server` serves."""
   return layout(
     config.actors_per_server,
-    config.envs_per_actor,
-    config.env_groups,
-    config.eval_envs,
+    config.acting.envs_per_actor,
+    config.acting.env_groups,
+    config.evaluation.eval_envs,
     server,
     config.num_servers,
   )
 
 
-def _serving(config: InferenceConfig, seed: Seed) -> ServingOptions:
-  return ServingOptions(
-    devices=config.actor_devices,
-    batch_size=config.inference_batch_size,
-    timeout_ms=config.inference_timeout_ms,
-    threads=config.inference_threads,
-    shared_memory=config.shared_memory,
-    one_core=config.one_core,
-    num_environments=config.num_environments,
-    audit_dir=config.audit_dir,
-    seed=seed,
-    unrolls_per_item=config.unrolls_per_item,
-    tables=config.tables,
-    recording=config.recording,
-  )
+def _serving(config: InferenceConfig, seed: Seed) -> dict[str, Any]:
+  """Returns what a node that serves actors gets, by argument."""
+  return {
+    'options': config.inference,
+    'seed': seed,
+    'num_environments': config.num_environments,
+    'sinks': config.sinks,
+  }

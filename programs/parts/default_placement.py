@@ -24,11 +24,11 @@ def placement(**groups: Resources) -> dict[str, Resources]:
 def restart_of_learner(config: CommonConfig) -> str:
   """Returns the restart policy of nodes with no saved state except the learner's checkpoints."""
   # Without checkpoints a restart would lose all that was learned.
-  return 'on_failure' if config.checkpoint_period else 'never'
+  return 'on_failure' if config.run.checkpoint_period else 'never'
 
 
 def on_accelerator(config: CommonConfig, num_devices: int, **others: Any) -> Resources:
   """Returns the resources of a group with `num_devices` accelerators, or CPUs if config has none."""
-  if config.accelerator == 'cpu':
+  if config.run.accelerator == 'cpu':
     return Resources(**others)
-  return Resources(accelerator=config.accelerator, num_devices=num_devices, **others)
+  return Resources(accelerator=config.run.accelerator, num_devices=num_devices, **others)

@@ -6,33 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from launchers.program import Program
-from nodes.learning.options import RunOptions, TrainingOptions
+from nodes.learning.options import TrainingOptions
 from programs.options.actors import ActorsConfig
-from programs.options.common import CommonConfig
 from programs.parts.launchpad_nodes import AddressHandle, DataCourierNode, Deferred
-
-
-def run_options(config: CommonConfig) -> RunOptions:
-  """Returns when training ends and what it saves, for the node that learns."""
-  return RunOptions(
-    num_steps=config.num_steps,
-    run_dir=config.run_dir,
-    checkpoint_period=config.checkpoint_period,
-    checkpoints_kept=config.checkpoints_kept,
-  )
 
 
 def training_options(config: ActorsConfig, name: str) -> TrainingOptions:
   """Returns the options of a program's only learner, in the node `name`."""
   return TrainingOptions(
     name=name,
-    devices=config.learner_devices,
-    batch_parts=config.batch_parts,
-    run=run_options(config),
-    audit_dir=config.audit_dir,
+    run=config.run,
+    learning=config.learning,
+    batch_parts=config.replay.batch_parts,
     seed=config.root_seed.child('learner'),
+    audit_dir=config.audit_dir,
     unrolls_per_item=config.unrolls_per_item,
-    max_in_flight=config.max_in_flight,
+    max_in_flight=config.replay.max_in_flight,
   )
 
 
@@ -68,7 +57,7 @@ def add_learner(
       monitor,
       training_options(config, 'learner/0'),
       # At start, handlers block until the first parameters exist; a retried call occupies a second one.
-      courier_kwargs={'thread_pool_size': 2 * (config.num_actors + 1) + 4},
+      courier_kwargs={'thread_pool_size': 2 * (config.acting.num_actors + 1) + 4},
     ),
     label='learner',
     roles=['learner'],

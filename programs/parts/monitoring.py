@@ -8,7 +8,6 @@ from typing import Any
 import launchpad as lp
 
 from launchers.program import Program
-from nodes.runtime.periodic_evaluator import EvaluationOptions
 from programs.options.common import CommonConfig
 from programs.parts.launchpad_nodes import DataCourierNode, Deferred
 from rundir.roles import Role
@@ -31,11 +30,11 @@ def add_monitor(
   monitor = program.add_node(
     DataCourierNode(
       Deferred('nodes.monitor', 'Monitor'),
-      config.run_dir,
-      config.num_steps,
-      int(config.eval_envs > 0),
+      config.run.run_dir,
+      config.run.num_steps,
+      int(config.evaluation.eval_envs > 0),
       num_learners,
-      config.videos_kept,
+      config.evaluation.videos_kept,
     ),
     label='monitor',
     roles=['monitor'],
@@ -64,29 +63,9 @@ def add_evaluator(
     roles: as `Program.add_node` takes them.
     sends: as `Program.add_node` takes it.
     receives: as `Program.add_node` takes it.
-    **kwargs: its arguments after the `EvaluationOptions`.
+    **kwargs: its arguments after the seed.
   """
-  if config.eval_envs:
-    program.add_node(
-      lp.PyClassNode(
-        evaluator,
-        *args,
-        'evaluator/0',
-        EvaluationOptions(
-          num_envs=config.eval_envs,
-          episodes=config.eval_episodes,
-          period=config.eval_period,
-          seed=config.root_seed.child('evaluator'),
-          share=config.eval_share,
-          final_seconds=config.eval_seconds,
-          max_episode_steps=config.eval_episode_steps,
-          video_period=config.video_period,
-          video_frames=config.video_frames,
-        ),
-        **kwargs,
-      ),
-      label='evaluator',
-      roles=roles,
-      sends=sends,
-      receives=receives,
-    )
+  if config.evaluation.eval_envs:
+    seed = config.root_seed.child('evaluator')
+    node = lp.PyClassNode(evaluator, *args, 'evaluator/0', config.evaluation, seed, **kwargs)
+    program.add_node(node, label='evaluator', roles=roles, sends=sends, receives=receives)

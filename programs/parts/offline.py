@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import launchpad as lp
 
@@ -12,29 +11,33 @@ from launchers.program import Program
 from nodes.learning.options import LoadingOptions
 from nodes.unrolls import tables, transitions
 from nodes.unrolls.table_names import OFFLINE
-from programs.options.offline import OfflineConfig
+from programs.options.actors import ActorsConfig
+from programs.options.offline import OfflineOptions
 from programs.parts import default_placement
-from programs.parts.launchpad_nodes import AddressHandle, Deferred
+from programs.parts.graph_parts import GraphParts
+from programs.parts.launchpad_nodes import Deferred
 
 
 class Recorded(NamedTuple):
   """The transitions of --offline_data.
 
   Attributes:
+    run_dirs: of the runs that have recorded them.
     recorded: how many there are.
     wanted: how many of them replay is to hold.
   """
 
+  run_dirs: tuple[str, ...]
   recorded: int
   wanted: int
 
 
-def recorded(config: OfflineConfig) -> Recorded | None:
+def recorded(options: OfflineOptions) -> Recorded | None:
   """Counts the transitions of --offline_data; returns None without it."""
-  if not config.offline_data:
+  if not options.offline_data:
     return None
-  found = transitions.count(config.offline_dirs)
-  return Recorded(found, min(found, config.offline_size or found))
+  found = transitions.count(options.offline_dirs)
+  return Recorded(options.offline_dirs, found, min(found, options.offline_size or found))
 
 
 def make_table(found: Recorded, num_servers: int) -> list[tables.Table]:
@@ -56,11 +59,8 @@ def make_table(found: Recorded, num_servers: int) -> list[tables.Table]:
 def add_loader(
   found: Recorded,
   program: Program,
-  config: OfflineConfig,
-  make_agent: Callable[..., Any],
-  make_environment: Callable[..., Any],
-  replay: Sequence[AddressHandle],
-  monitor: Any,
+  config: ActorsConfig,
+  parts: GraphParts,
 ) -> None:
   """Adds the loader.
 
@@ -68,14 +68,11 @@ def add_loader(
     found: the transitions to load.
     program: the graph.
     config: the program's options.
-    make_agent: takes the specs of observations and actions.
-    make_environment: takes (number of environments, seed).
-    replay: addresses of the replay servers.
-    monitor: a handle on the monitor.
+    parts: of the graph.
   """
   options = LoadingOptions(
     name='replay_loader/0',
-    run_dirs=config.offline_dirs,
+    run_dirs=found.run_dirs,
     recorded=found.recorded,
     wanted=found.wanted,
     audit_dir=config.audit_dir,
@@ -83,10 +80,10 @@ def add_loader(
   program.add_node(
     lp.PyClassNode(
       Deferred('nodes.replay_loader', 'ReplayLoader'),
-      make_agent,
-      make_environment,
-      replay,
-      monitor,
+      parts.make_agent,
+      parts.make_environment,
+      parts.replay,
+      parts.monitor,
       options,
     ),
     label='replay_loader',
@@ -95,9 +92,9 @@ def add_loader(
   )
 
 
-def placement(config: OfflineConfig) -> dict[str, Resources]:
+def placement(options: OfflineOptions) -> dict[str, Resources]:
   """Returns the resources of the loader, if any: on the launcher's machine, which has the data."""
-  if not config.offline_data:
+  if not options.offline_data:
     return {}
   return {
     'replay_loader': Resources(

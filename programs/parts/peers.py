@@ -6,20 +6,29 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agents.seeding import Seed
 from launchers.placement import Resources
 from launchers.program import Program
 from nodes.gossip.options import GossipOptions
-from nodes.learning.options import CompiledLoopOptions, TrainingOptions
-from programs.options.gossip import BLOCKING, CompiledGossipConfig, GossipConfig
+from nodes.learning.options import TrainingOptions
+from nodes.runtime.options import RunOptions
+from programs.options.compiled_loop import CompiledLoopConfig
 from programs.parts import default_placement
 from programs.parts.launchpad_nodes import DataCourierNode, Deferred
-from programs.parts.learner import run_options
+
+
+def check_steps(run: RunOptions, gossip: GossipOptions) -> None:
+  """Raises ValueError, one sentence, unless each peer has steps to do."""
+  if run.num_steps < gossip.num_peers:
+    raise ValueError(
+      f'--num_steps={run.num_steps} leaves some of --num_peers={gossip.num_peers} nothing to do; raise '
+      'it.'
+    )
 
 
 def add_peers(
   program: Program,
-  config: CompiledGossipConfig,
+  config: CompiledLoopConfig,
+  gossip: GossipOptions,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
   monitor: Any,
@@ -30,6 +39,7 @@ def add_peers(
   Args:
     program: the graph.
     config: the program's options.
+    gossip: how the peers mix.
     make_agent: takes the specs of observations and actions.
     make_environment: builds one environment, written in JAX.
     monitor: a handle on the monitor.
@@ -38,61 +48,58 @@ def add_peers(
   Returns:
     Handles on the peers.
   """
-  nodes = [DataCourierNode(Deferred('nodes.gossip_peer', 'GossipPeer')) for _ in config.seeds]
+  others = [config.root_seed.child('peer', k) for k in range(1, gossip.num_peers)]
+  seeds = [config.root_seed.child('anakin'), *others]  # The first one's is Anakin's.
+  nodes = [DataCourierNode(Deferred('nodes.gossip_peer', 'GossipPeer')) for _ in seeds]
   with program.group('peer', roles=['actor', 'learner'], sends={'parameters': 'learner'}):
     peers = [program.add_node(node) for node in nodes]
   for k, node in enumerate(nodes):
     peers[k].set_client_kwargs(call_timeout=call_timeout)
-    gossip = gossip_options(config, k, config.seeds[0])
-    loop = CompiledLoopOptions(
-      num_envs=config.num_envs,
-      num_devices=config.num_devices,
-      updates_per_call=config.updates_per_call,
-      run=dataclasses.replace(run_options(config), num_steps=config.steps_of(k), learner=k),
-      seed=config.seeds[k],
-      name=f'peer/{k}',
+    node.configure(
+      make_agent,
+      make_environment,
+      monitor,
+      config.loop,
+      _run_of(config.run, gossip, k),
+      gossip,
+      [peers[other] for other in gossip.graph.successors[k]],
+      peer=k,
+      seed=seeds[k],
+      params_seed=seeds[0],
     )
-    successors = [peers[other] for other in gossip.successors]
-    node.configure(make_agent, make_environment, monitor, loop, gossip, successors)
   return peers
 
 
-def gossip_options(config: GossipConfig, peer: int, params_seed: Seed) -> GossipOptions:
-  """Returns the options of gossip of a peer."""
-  return GossipOptions(
-    peer=peer,
-    graph=config.graph,
-    mixing=config.mixing,
-    blocking=config.gossip == BLOCKING,
-    timeout=config.gossip_timeout,
-    params_seed=params_seed,
-  )
-
-
-def training_of(config: GossipConfig, options: TrainingOptions, peer: int) -> TrainingOptions:
+def training_of(gossip: GossipOptions, options: TrainingOptions, peer: int) -> TrainingOptions:
   """Returns the options of a learner as those of a peer, which trains apart from the others."""
-  run = dataclasses.replace(options.run, num_steps=config.steps_of(peer), learner=peer)
-  return dataclasses.replace(options, run=run, replica=0, num_replicas=1)
+  run = _run_of(options.run, gossip, peer)
+  return dataclasses.replace(options, run=run, learner=peer, replica=0, num_replicas=1)
 
 
-def connect(config: GossipConfig, nodes: Sequence[Any], seed: Seed, call_timeout: float) -> None:
-  """Gives nodes that were made without it their options of gossip and handles on their successors.
+def _run_of(run: RunOptions, gossip: GossipOptions, peer: int) -> RunOptions:
+  """Returns the options of a run with the part of num_steps that a peer trains for."""
+  return dataclasses.replace(run, num_steps=gossip.steps_of(peer, run.num_steps))
+
+
+def connect(gossip: GossipOptions, nodes: Sequence[Any], call_timeout: float) -> None:
+  """Gives nodes that were made without them handles on their successors.
 
   Args:
-    config: the program's options.
+    gossip: how the peers mix.
     nodes: `ListeningCourierNode`s, one for each peer.
-    seed: of the initial parameters.
     call_timeout: deadline of a call in seconds.
   """
   handles = [node.create_courier_handle() for node in nodes]
+  for handle in handles:
+    handle.set_client_kwargs(call_timeout=call_timeout)
   for k, node in enumerate(nodes):
-    handles[k].set_client_kwargs(call_timeout=call_timeout)
-    gossip = gossip_options(config, k, seed)
-    node.add_arguments(gossip=gossip, successors=[handles[other] for other in gossip.successors])
+    node.add_arguments(successors=[handles[other] for other in gossip.graph.successors[k]])
 
 
-def placement(config: CompiledGossipConfig) -> dict[str, Resources]:
+def placement(config: CompiledLoopConfig, gossip: GossipOptions) -> dict[str, Resources]:
   """Returns the resources of the peers: an accelerator host each, or a CPU worker."""
   # A neighbour has the parameters of a peer that restarts without a checkpoint.
-  restart = 'on_failure' if config.num_peers > 1 else default_placement.restart_of_learner(config)
-  return {'peer': default_placement.on_accelerator(config, config.num_devices, restart=restart)}
+  several = gossip.num_peers > 1
+  restart = 'on_failure' if several else default_placement.restart_of_learner(config)
+  devices = config.loop.num_devices
+  return {'peer': default_placement.on_accelerator(config, devices, restart=restart)}

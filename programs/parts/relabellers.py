@@ -2,73 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import launchpad as lp
 
 from launchers.placement import Resources
 from launchers.program import Program
-from nodes.learning.options import RelabellingOptions
-from nodes.unrolls.table_names import BatchPart
-from programs.options.relabelled import RelabelledConfig
+from nodes.learning.options import TransformOptions
+from nodes.unrolls.table_names import RELABELLED, BatchPart
+from programs.options.actors import ActorsConfig
 from programs.parts import default_placement
-from programs.parts.launchpad_nodes import AddressHandle, Deferred
+from programs.parts.graph_parts import GraphParts
+from programs.parts.launchpad_nodes import Deferred
 
 
-def add_relabellers(
-  program: Program,
-  config: RelabelledConfig,
-  make_agent: Callable[..., Any],
-  make_environment: Callable[..., Any],
-  learner: Any,
-  replay: Sequence[AddressHandle],
-  monitor: Any,
-) -> None:
+def add_relabellers(program: Program, config: ActorsConfig, parts: GraphParts) -> None:
   """Adds the relabellers, each for all replay servers.
 
   Args:
     program: the graph.
     config: the program's options.
-    make_agent: takes the specs of observations and actions; the agent has `relabel`.
-    make_environment: takes (number of environments, seed).
-    learner: a handle on the node that serves parameters.
-    replay: addresses of the replay servers.
-    monitor: a handle on the monitor.
+    parts: of the graph; the agent has `relabel`.
   """
   # As many unrolls at a time as all relabelled unrolls of an update, so they divide over the servers.
-  unrolls = config.relabelled * len(replay) // config.num_replay_shards
+  kind = config.replay
+  unrolls = kind.relabelled * len(parts.replay) // kind.num_replay_shards
   with program.group(
     'relabeller',
     roles=['transform'],
     sends={'copies': 'replay'},
     receives={'originals': 'replay', 'parameters': 'learner'},
   ):
-    for i in range(config.num_relabellers):
-      options = RelabellingOptions(
+    for i in range(kind.num_relabellers):
+      options = TransformOptions(
         name=f'relabeller/{i}',
-        sources=tuple(BatchPart(table, unrolls) for table in config.relabelled_from),
-        update_period=config.update_period,
+        sources=tuple(BatchPart(table, unrolls) for table in kind.relabelled_from),
+        target=RELABELLED,
+        update_period=config.learning.update_period,
         audit_dir=config.audit_dir,
         seed=config.root_seed.child('relabeller', i),
-        online_share=config.share_of_online,
+        online_share=kind.share_of_online,
       )
-      program.add_node(
-        lp.PyClassNode(
-          Deferred('nodes.relabeller', 'Relabeller'),
-          make_agent,
-          make_environment,
-          learner,
-          replay,
-          monitor,
-          options,
-        )
-      )
+      program.add_node(lp.PyClassNode(Deferred('nodes.relabeller', 'Relabeller'), *parts, options))
 
 
-def placement(config: RelabelledConfig) -> dict[str, Resources]:
+def placement(config: ActorsConfig) -> dict[str, Resources]:
   """Returns the resources of the relabellers, if there are any: an accelerator each, or a CPU."""
-  if not config.num_relabellers:
+  if not config.replay.num_relabellers:
     return {}
   return {
     'relabeller': default_placement.on_accelerator(
@@ -76,6 +54,6 @@ def placement(config: RelabelledConfig) -> dict[str, Resources]:
       1,
       restart='on_failure',
       cpu_env=default_placement.ONE_THREAD,
-      uses_run_dir=config.audit,
+      uses_run_dir=config.unrolls.audit,
     )
   }

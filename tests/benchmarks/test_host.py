@@ -14,10 +14,10 @@ from tests.benchmarks import smoke
 def test_the_simulated_computation_takes_its_time_and_shows_that_rows_arrive_intact():
   program = registry.load(PROGRAM)
   config = make_config(program, {'inference_ms': 1.0, 'update_ms': 2.0, 'unroll_length': 3})
-  spec = program.environments.make_spec(config.env, '')
+  spec = program.environments.make_spec(config.run.env, '')
   agent = program.make_agent(config)(spec.observations, spec.actions)
   assert (agent.unroll_rows, agent.unroll_period) == (4, 3)
-  environment = program.environments.make(config.env, 5, 0, '')
+  environment = program.environments.make(config.run.env, 5, 0, '')
   timestep = environment.reset()
   output = jax.jit(agent.act)({}, {}, timestep, np.zeros(5, np.float32), None)
   np.testing.assert_array_equal(output.action, timestep.observation[:, 0, 0] % 6)

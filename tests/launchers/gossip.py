@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from agents.options import make
 from programs import gala
 from rundir import curves, run_end
 from tests.programs_under_test import ENVIRONMENT
@@ -15,7 +16,8 @@ class Gossip:
   """The scenario, for a class of tests with a fixture `engine`; see `contract`."""
 
   def test_peers_reach_each_other_and_train_to_their_end(self, engine, tmp_path):
-    config = gala.Config(
+    config = make(
+      gala.Config,
       run_dir=str(tmp_path),
       num_peers=2,
       gossip='blocking',  # No peer can train without having heard of the other.

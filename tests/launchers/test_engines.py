@@ -77,7 +77,7 @@ def test_an_option_that_an_engine_cannot_have_is_rejected_by_the_name_of_its_fla
 
 def test_help_lists_the_flags_of_the_chosen_engine_alone():
   said = launch('--launcher=slurm', '--help').stdout
-  assert '--slurm_cpu_nodes' in said and '--[no]slurm_wait' in said
+  assert '--slurm_cpu_nodes' in said and '--slurm_wait=true' in said
   assert '--ray_address' not in said and '--k8s_name' not in said and '--pod_group' not in said
 
 

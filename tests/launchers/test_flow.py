@@ -3,6 +3,7 @@ import json
 import launchpad as lp
 import pytest
 
+from agents.options import make
 from launchers.graph import flow
 from launchers.placement import Resources
 from launchers.program import Program
@@ -12,7 +13,7 @@ from rundir import graph_file
 
 def flows(name, **options):
   program = registry.load(name)
-  config = program.Config(run_dir='x', **options).resolve()
+  config = make(program.Config, run_dir='x', **options).resolve()
   graph = flow.graph(program.make_program(config), program.placement(config))
   return graph, {(f.source, f.what, f.target) for f in graph.flows if f.what != 'reports'}
 

@@ -3,6 +3,7 @@ import dataclasses
 import launchpad as lp
 import pytest
 
+from agents.options import make
 from launchers import placement, placement_file
 from launchers.graph import describe
 from launchers.placement import Resources
@@ -85,7 +86,7 @@ def test_variables_of_a_group_without_an_accelerator_are_not_those_of_one_with_i
 @pytest.mark.parametrize('options', [{'inference_nodes': 1}, {'inference_nodes': 2}])
 def test_only_inference_on_cpus_has_one_xla_thread(options):
   for accelerator in ('cpu', 'gpu'):
-    config = sebulba.Config(accelerator=accelerator, **options).resolve()
+    config = make(sebulba.Config, accelerator=accelerator, **options).resolve()
     variables = placement.environment_variables(sebulba.placement(config)['inference'])
     assert variables.get('NPROC') == ('1' if accelerator == 'cpu' else None)
 
@@ -155,7 +156,7 @@ def test_a_placement_says_what_differs_from_the_default():
 
 def test_a_node_with_state_restarts_only_with_checkpoints():
   for period, restart in ((60.0, 'on_failure'), (0.0, 'never')):
-    where = sebulba.placement(sebulba.Config(checkpoint_period=period).resolve())
+    where = sebulba.placement(make(sebulba.Config, checkpoint_period=period).resolve())
     assert {where[g].restart for g in ('inference_learner', 'replay')} == {restart}
     assert {where[g].restart for g in ('actor', 'evaluator', 'monitor')} == {'on_failure'}
 

@@ -9,7 +9,8 @@ from agents.seeding import Seed
 from nodes.inference import codec
 from nodes.inference.client import ServerAddress
 from nodes.inference.socket_server import SocketServer
-from nodes.learning.options import RunOptions, TrainingOptions
+from nodes.learning.options import LearningOptions, TrainingOptions
+from nodes.runtime.options import RunOptions
 from nodes.unrolls.table_names import UNROLLS, BatchPart
 from tests.ports import unused_port
 from tests.waiting import DEADLINE
@@ -85,10 +86,9 @@ def broken_learner(tmp_path):
     'monitor': None,
     'training': TrainingOptions(
       name='learner/0',
-      devices=(0,),
+      run=RunOptions(num_steps=1, run_dir=str(tmp_path), checkpoint_period=0.0),
+      learning=LearningOptions(),
       batch_parts=(BatchPart(UNROLLS, 1),),
-      run=RunOptions(1, str(tmp_path), 0.0, 1),
-      audit_dir='',
       seed=Seed(0),
     ),
   }

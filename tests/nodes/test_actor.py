@@ -16,7 +16,8 @@ from nodes.actor import Actor
 from nodes.evaluator import Evaluator, complete_rounds, play_episodes, record_video
 from nodes.inference.client import RemotePolicy
 from nodes.runtime import lifecycle, periodic_evaluator
-from nodes.runtime.periodic_evaluator import EvaluationOptions, PeriodicEvaluator
+from nodes.runtime.options import EvaluationOptions
+from nodes.runtime.periodic_evaluator import PeriodicEvaluator
 from tests.nodes.counter import CounterEnvironment
 
 
@@ -165,11 +166,15 @@ def test_an_episode_that_never_ends_counts_with_its_return_so_far_in_the_last_ro
 
 def test_an_evaluator_without_time_plays_one_round(connect, answer):
   inference, monitor = Inference(), Monitor()
-  options = EvaluationOptions(
-    num_envs=4, episodes=10, period=1000, seed=Seed(3), final_seconds=1e-9
-  )
-  Evaluator(Catch, answer(inference), connect(monitor), 'judge/0', options).run()
+  options = evaluation(eval_seconds=1e-9)
+  Evaluator(Catch, answer(inference), connect(monitor), 'judge/0', options, Seed(3)).run()
   assert [v['evaluator_episodes'] for v in monitor.evaluations + monitor.final] == [12, 4]
+
+
+def evaluation(**options):
+  """Returns options without limits of time, of 10 episodes in 4 environments."""
+  plain = {'eval_envs': 4, 'eval_episodes': 10, 'eval_period': 1000}
+  return EvaluationOptions(**plain | {'eval_share': 1.0, 'eval_seconds': 0.0} | options)
 
 
 class Training(Monitor):
@@ -193,7 +198,7 @@ class Playing(PeriodicEvaluator):
   """Plays evaluations of one episode, each of which takes 7 seconds of `clock`."""
 
   def __init__(self, monitor, options, clock):
-    super().__init__(monitor, 'judge/0', options)
+    super().__init__(monitor, 'judge/0', options, Seed(3))
     self._clock = clock
 
   def run(self):
@@ -217,7 +222,7 @@ def clock(monkeypatch):
 
 def test_an_evaluation_is_due_a_period_of_actor_steps_after_the_one_before(connect, clock):
   training = Training()
-  options = EvaluationOptions(num_envs=1, episodes=1, period=150, seed=Seed(3))
+  options = evaluation(eval_envs=1, eval_episodes=1, eval_period=150)
   Playing(connect(training), options, clock).run()
   assert training.evaluated_at == [50, 200, 350]
   assert len(training.final) == 1
@@ -231,7 +236,7 @@ def test_evaluations_go_on_after_a_learner_has_restarted_at_an_earlier_step(conn
       return super().progress()
 
   training = Restarted()
-  options = EvaluationOptions(num_envs=1, episodes=1, period=200, seed=Seed(3))
+  options = evaluation(eval_envs=1, eval_episodes=1, eval_period=200)
   Playing(connect(training), options, clock).run()
   assert training.evaluated_at == [50, 250, 250]
 
@@ -248,7 +253,9 @@ def test_an_evaluation_that_is_due_waits_for_its_share_of_the_time(connect, cloc
     )
 
   monkeypatch.setattr(periodic_evaluator, 'EvaluationBudget', budget)
-  options = EvaluationOptions(1, 1, period=50, seed=Seed(3), share=0.25, final_seconds=9.0)
+  options = evaluation(
+    eval_envs=1, eval_episodes=1, eval_period=50, eval_share=0.25, eval_seconds=9.0
+  )
   Playing(connect(training), options, clock).run()
   assert budgets == [(0.25, 9.0)]
   assert training.evaluated_at == [150]
@@ -264,7 +271,8 @@ def test_the_evaluator_ends_with_an_evaluation_of_the_final_parameters(connect, 
     answer(inference),
     connect(monitor),
     'judge/0',
-    EvaluationOptions(num_envs=4, episodes=10, period=1000, seed=Seed(3)),
+    evaluation(),
+    Seed(3),
   )
   evaluator.run()
   assert len(monitor.evaluations) == len(monitor.final) == 1
@@ -282,10 +290,8 @@ def test_an_evaluator_records_one_environment_in_place_of_all_and_the_final_para
   connect, answer
 ):
   inference, monitor = Inference(), Monitor(last=2)  # An evaluation and a video.
-  options = EvaluationOptions(
-    num_envs=4, episodes=10, period=1000, seed=Seed(3), video_period=1e9, video_frames=7
-  )
-  Evaluator(Catch, answer(inference), connect(monitor), 'judge/0', options).run()
+  options = evaluation(video_period=1e9, video_frames=7)
+  Evaluator(Catch, answer(inference), connect(monitor), 'judge/0', options, Seed(3)).run()
   assert [steps for steps, _ in monitor.videos] == [100, 100]
   assert [set(values) for values in monitor.evaluations[1:]] == [{'video_seconds'}] * 2
   for _, gif in monitor.videos:

@@ -22,10 +22,10 @@ from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from nodes.anakin import Anakin
 from nodes.anakin_evaluator import AnakinEvaluator
-from nodes.learning.options import CompiledLoopOptions, RunOptions
+from nodes.learning.options import LoopOptions
 from nodes.monitor import Monitor
 from nodes.runtime import lifecycle
-from nodes.runtime.periodic_evaluator import EvaluationOptions
+from nodes.runtime.options import EvaluationOptions, RunOptions
 from rundir import checkpoints, saved_params
 from tests.agents.levels import Levels
 from tests.waiting import DEADLINE, wait_until
@@ -42,13 +42,19 @@ def make_node(
   make_agent=make_agent,
   num_steps=500,
   checkpoint_period=1e9,
+  seed=None,
+  rings=None,
   **options,
 ):
-  options = {'num_envs': 8, 'num_devices': 0, 'updates_per_call': 2, 'seed': Seed(1)} | options
-  options = CompiledLoopOptions(
-    run=RunOptions(num_steps, str(run_dir), checkpoint_period, checkpoints_kept=3), **options
+  loop = LoopOptions(**{'num_envs': 8, 'updates_per_call': 2} | options)
+  run = RunOptions(num_steps=num_steps, run_dir=str(run_dir), checkpoint_period=checkpoint_period)
+  return Anakin(make_agent, make_environment, monitor, loop, run, seed=seed or Seed(1), rings=rings)
+
+
+def evaluation(episodes):
+  return EvaluationOptions(
+    eval_envs=5, eval_episodes=episodes, eval_period=100, eval_share=1.0, eval_seconds=0.0
   )
-  return Anakin(make_agent, make_environment, monitor, options)
 
 
 @pytest.fixture
@@ -107,7 +113,8 @@ def test_it_trains_and_sends_its_parameters_to_the_evaluator(tmp_path, connect, 
     client,
     connect(monitor),
     'evaluator/0',
-    EvaluationOptions(5, 12, 100, Seed(1)),
+    evaluation(episodes=12),
+    Seed(1),
   ).run()
   status = monitor.status()
   assert status['finished'] and status['latest']['evaluator/0']['evaluator_episodes'] == 15
@@ -244,7 +251,7 @@ def test_an_evaluator_compiles_and_waits_for_parameters_before_the_first_evaluat
   found = {'environment_frames': 1}, jax.device_get(agent.init(jax.random.key(0)).params)
   monkeypatch.setattr('nodes.anakin_evaluator.Evaluation', Recorded)
   AnakinEvaluator(
-    make_agent, Catch, Served(), Served(), 'evaluator/0', EvaluationOptions(5, 5, 100, Seed(1))
+    make_agent, Catch, Served(), Served(), 'evaluator/0', evaluation(episodes=5), Seed(1)
   ).run()
   assert called == ['compile', 'get_params', 'progress', 'get_params', 'final_evaluation']
 

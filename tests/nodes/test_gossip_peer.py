@@ -1,6 +1,5 @@
 """Peers, with real servers and without a launcher."""
 
-import dataclasses
 import threading
 
 import jax
@@ -9,16 +8,16 @@ import optax
 import pytest
 
 from agents.anakin.environments.catch import Catch
-from agents.gossip import graphs
 from agents.seeding import Seed
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from nodes.anakin import Anakin
-from nodes.gossip.options import AVERAGE, GossipOptions
+from nodes.gossip.options import ASYNC, BLOCKING, GossipOptions
 from nodes.gossip_peer import GossipPeer
-from nodes.learning.options import CompiledLoopOptions, RunOptions
+from nodes.learning.options import LoopOptions
 from nodes.monitor import Monitor
 from nodes.runtime import lifecycle
+from nodes.runtime.options import RunOptions
 from rundir import final_params, learners
 from tests.waiting import DEADLINE, wait_until
 
@@ -28,25 +27,26 @@ def make_agent(observation_spec, action_spec):
   return VTrace(config, observation_spec, action_spec)
 
 
-def loop_options(run_dir, peer, num_steps=250):
-  return CompiledLoopOptions(
-    num_envs=8,
-    num_devices=1,
-    updates_per_call=1,
-    run=RunOptions(num_steps, str(run_dir), 1e9, checkpoints_kept=3, learner=peer),
-    seed=Seed(1).child('peer', peer),
-    name=f'peer/{peer}',
-  )
+LOOP = LoopOptions(num_envs=8, num_devices=1, updates_per_call=1)
 
 
-def gossip_options(peer, num_peers):
-  return GossipOptions(
+def make_peer(
+  run_dir, make_agent, monitor, successors, peer, num_peers, gossip=BLOCKING, num_steps=250
+):
+  run = RunOptions(num_steps=num_steps, run_dir=str(run_dir), checkpoint_period=1e9)
+  options = GossipOptions(num_peers=num_peers, gossip=gossip, gossip_timeout=DEADLINE)
+  seeds = [Seed(1).child('peer', k) for k in (peer, 0)]
+  return GossipPeer(
+    make_agent,
+    Catch,
+    monitor,
+    LOOP,
+    run,
+    options,
+    successors,
     peer=peer,
-    graph=graphs.graph('ring', num_peers),
-    mixing=AVERAGE,
-    blocking=True,
-    timeout=DEADLINE,
-    params_seed=Seed(1).child('peer', 0),
+    seed=seeds[0],
+    params_seed=seeds[1],
   )
 
 
@@ -93,10 +93,8 @@ def make_peers(run_dir, connect, monitor, num_peers, make_agent=make_agent, **op
   clients = [Late() for _ in range(num_peers)]
   nodes = []
   for k in range(num_peers):
-    gossip = gossip_options(k, num_peers)
-    successors = [clients[other] for other in gossip.successors]
-    options_of_loop = loop_options(run_dir, k, **options)
-    nodes.append(GossipPeer(make_agent, Catch, monitor, options_of_loop, gossip, successors))
+    successors = [clients[(k + 1) % num_peers]] if num_peers > 1 else []
+    nodes.append(make_peer(run_dir, make_agent, monitor, successors, k, num_peers, **options))
     clients[k].client = connect(nodes[k])
   return nodes
 
@@ -126,8 +124,11 @@ def test_one_peer_alone_is_the_plain_program_bit_for_bit(tmp_path, connect, stop
   plain = tmp_path / 'plain'
   plain.mkdir()
   monitor = Monitor(str(plain), 500, num_evaluators=0)
-  options = loop_options(plain, 0)
-  start([Anakin(make_agent, Catch, connect(monitor), options)], monitor, stop)
+  run = RunOptions(num_steps=250, run_dir=str(plain), checkpoint_period=1e9)
+  node = Anakin(
+    make_agent, Catch, connect(monitor), LOOP, run, seed=Seed(1).child('peer', 0), name='peer/0'
+  )
+  start([node], monitor, stop)
   assert finals(plain, 1) == [alone]
 
 
@@ -182,9 +183,8 @@ def test_a_peer_without_a_checkpoint_starts_with_a_neighbours_parameters(
   params = agent.init(Seed(5).key()).params
   neighbour._published = neighbour._counts, params
   neighbour._gate.open()
-  gossip = dataclasses.replace(gossip_options(1, 2), blocking=False)
-  options = loop_options(tmp_path, 1)
-  restarted = GossipPeer(hardly_learning, Catch, client, options, gossip, [connect(neighbour)])
+  successors = [connect(neighbour)]
+  restarted = make_peer(tmp_path, hardly_learning, client, successors, 1, 2, gossip=ASYNC)
   start([restarted], monitor, stop, lambda: restarted._counts['learner_steps'] > steps)
   assert restarted._counts['actor_steps'] > 100
   found = jax.device_get(restarted._state.learner)

@@ -1,6 +1,5 @@
 """Nodes that act with fetched parameters, against a real queue and parameter server."""
 
-import dataclasses
 import functools
 import io
 import queue
@@ -26,35 +25,27 @@ from nodes.impala_evaluator import ImpalaEvaluator
 from nodes.inference.client import RemotePolicy, ServerAddress
 from nodes.inference.device import DeviceInference
 from nodes.inference.layout import layout
-from nodes.inference.options import ServingOptions
+from nodes.inference.options import InferenceOptions
 from nodes.inference_node import InferenceNode
 from nodes.learning.parameter_server import ParameterServer
 from nodes.learning.prefetcher import DevicePrefetcher
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters
 from nodes.runtime.gate import ReadyGate
-from nodes.runtime.periodic_evaluator import EvaluationOptions
 from nodes.unrolls import tables
 from nodes.unrolls.assembler import unroll_spec
+from nodes.unrolls.options import UnrollSinks
 from nodes.unrolls.packing import Columns
 from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.counter import CounterAgent, CounterEnvironment
 from tests.nodes.replay_size import replay_size
-from tests.nodes.test_actor import Monitor
+from tests.nodes.test_actor import Monitor, evaluation
 from tests.ports import unused_port
 from tests.waiting import DEADLINE, end_of_writers, wait_until
 
 EVAL_ENVS = 2
-SERVING = ServingOptions(
-  devices=(0,),
-  batch_size=2,
-  timeout_ms=0.0,
-  one_core=False,
-  num_environments=4,
-  audit_dir='',
-  seed=Seed(3),
-)
+WRITING = {'seed': Seed(3), 'num_environments': 4, 'sinks': UnrollSinks()}
 SMALL = VTraceConfig(unroll_length=7, mlp_sizes=(16,), core='lstm', lstm_size=8, frame_stack=3)
 
 
@@ -118,7 +109,7 @@ class Acting:
       connect(self.learner),
       [self._address],
       None,
-      serving=SERVING,
+      **WRITING,
       update_period=0.01,
     )
 
@@ -179,7 +170,8 @@ class Asking(Acting):
       connect(self),
       port=port,
       name='inference/0',
-      serving=dataclasses.replace(SERVING, timeout_ms=1.0),
+      options=InferenceOptions(inference_batch_size=2, inference_timeout_ms=1.0, one_core=False),
+      **WRITING,
       update_period=0.01,
     )
     self._serving = self._thread_of(self._node)
@@ -336,10 +328,8 @@ def _learner():
 def test_the_evaluator_plays_with_one_version_and_says_which(connect):
   learner = _learner()
   monitor = Monitor()
-  evaluation = EvaluationOptions(num_envs=4, episodes=10, period=1000, seed=Seed(3))
-  ImpalaEvaluator(
-    make_vtrace, make_catch, connect(learner), connect(monitor), 'judge/0', evaluation
-  ).run()
+  clients = connect(learner), connect(monitor)
+  ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', evaluation(), Seed(3)).run()
   assert len(monitor.evaluations) == len(monitor.final) == 1
   for values in monitor.evaluations + monitor.final:
     assert (values['evaluator_episodes'], values['evaluated_frames']) == (12, 77)
@@ -354,21 +344,17 @@ def test_an_evaluator_fails_with_its_inference_and_does_not_wait_for_it(connect,
 
   learner = _learner()
   monkeypatch.setattr(DeviceInference, 'serve', serve)
-  options = EvaluationOptions(num_envs=4, episodes=10, period=1000, seed=Seed(3))
   clients = connect(learner), connect(Monitor())
   with pytest.raises(MemoryError, match='out of memory'):
-    ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', options).run()
+    ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', evaluation(), Seed(3)).run()
 
 
 def test_the_evaluator_records_with_the_newest_parameters(connect):
   learner = _learner()
   monitor = Monitor(last=2)
-  options = EvaluationOptions(
-    num_envs=4, episodes=4, period=1000, seed=Seed(3), video_period=1e9, video_frames=100
-  )
-  ImpalaEvaluator(
-    make_vtrace, make_catch, connect(learner), connect(monitor), 'judge/0', options
-  ).run()
+  options = evaluation(eval_episodes=4, video_period=1e9, video_frames=100)
+  clients = connect(learner), connect(monitor)
+  ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', options, Seed(3)).run()
   assert learner.variables_asked == 5  # Before the first evaluation; two evaluations, two videos.
   assert len(monitor.videos) == 2
   for _, gif in monitor.videos:

@@ -45,7 +45,7 @@ def test_a_failure_of_the_service_is_noticed_while_the_learner_is_away():
     _update_period=0.0,
     _monitor=None,
     _agent=types.SimpleNamespace(init=lambda key: types.SimpleNamespace(params=key)),
-    _serving=types.SimpleNamespace(one_core=False),
+    _options=types.SimpleNamespace(one_core=False),
     _stop=types.SimpleNamespace(is_set=lambda: next(looks, None) is None),
   )
   with pytest.raises(TimeoutError, match='a batch hangs'):

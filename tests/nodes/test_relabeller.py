@@ -10,7 +10,7 @@ import pytest
 from acme.utils.counting import Counter
 
 from agents.seeding import Seed
-from nodes.learning.options import RelabellingOptions
+from nodes.learning.options import TransformOptions
 from nodes.learning.parameter_server import ParameterServer
 from nodes.relabeller import Relabeller
 from nodes.runtime import lifecycle, rpc
@@ -111,9 +111,10 @@ class Run:
       self._connect(self.learner),
       [self.address],
       self._connect(self.monitor),
-      RelabellingOptions(
+      TransformOptions(
         name='relabeller/0',
         sources=(BatchPart(ORIGINALS, 4),),
+        target=RELABELLED,
         update_period=0.01,
         audit_dir=self.directory,
         seed=Seed(3),

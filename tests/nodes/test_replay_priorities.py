@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from agents.options import make
 from nodes import replay
 from nodes.unrolls import reader as reader_lib
 from nodes.unrolls import tables
@@ -22,7 +23,8 @@ from tests.waiting import wait_until
 
 def test_the_table_gives_as_many_samples_as_the_arithmetic_of_a_run_says(serve):
   """Of 40 unrolls, with a ratio of 2 that may be off by 7 samples, learning from the 10th on."""
-  config = r2d2.Config(
+  config = make(
+    r2d2.Config,
     num_actors=1,
     envs_per_actor=1,
     burn_in=0,

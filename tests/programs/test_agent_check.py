@@ -105,16 +105,15 @@ PROGRAM = """
 import functools
 from environments import user_file
 from programs import sebulba
-from programs.parts.replay import make_queue
 
 AGENT = user_file.named('agent.py:Mine', beside=__file__)
 Config = sebulba.Config
 
 def make_agent(config):
-  return functools.partial(AGENT, config)
+  return functools.partial(AGENT, config.agent)
 
 def make_program(config):
-  return sebulba.make_graph('own', config, make_agent(config), make_queue(config))
+  return sebulba.make_graph('own', config, make_agent(config))
 """
 MISTAKE = 'unrolls.timestep.reward[:, 1:] - unrolls.timestep.discount'
 

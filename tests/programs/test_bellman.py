@@ -1,13 +1,11 @@
 """The replay tables of programs with Bellman updaters."""
 
-import dataclasses
-
 import pytest
 
+from agents.options import replace
 from nodes.unrolls.table_names import ORIGINALS, RELABELLED, UNROLLS, BatchPart
 from programs import qt_opt
 from programs.options import configs
-from programs.parts.replay import make_bellman
 
 
 def config(**options):
@@ -21,10 +19,10 @@ def test_the_ratio_of_replay_holds_for_updaters_and_each_copy_is_sampled_once():
     'min_replay_size': 100,
     'samples_per_insert': 4.0,
   }
-  alone, apart = config(**options, bellman_updaters=0), config(**options)
-  assert (alone.tables, alone.batch_parts) == ((UNROLLS,), (BatchPart(UNROLLS, 16),))
-  assert (apart.tables, apart.batch_parts) == ((ORIGINALS,), (BatchPart(RELABELLED, 16),))
-  (plain,), (originals, train) = make_bellman(alone), make_bellman(apart)
+  alone, apart = (config(**options, **more).replay for more in ({'bellman_updaters': 0}, {}))
+  assert (alone.written_tables, alone.batch_parts) == ((UNROLLS,), (BatchPart(UNROLLS, 16),))
+  assert (apart.written_tables, apart.batch_parts) == ((ORIGINALS,), (BatchPart(RELABELLED, 16),))
+  (plain,), (originals, train) = alone.make_tables(1), apart.make_tables(1)
   assert (plain.name, originals.name, train.name) == (UNROLLS, ORIGINALS, RELABELLED)
   assert originals.max_size == plain.max_size == 50_000
   assert originals.rate_limiter == plain.rate_limiter
@@ -43,6 +41,4 @@ def test_the_ratio_of_replay_holds_for_updaters_and_each_copy_is_sampled_once():
 def test_options_without_a_meaning_are_rejected(options, message):
   with pytest.raises(ValueError, match=message):
     config(**options).validate()
-  dataclasses.replace(
-    config(**options), bellman_updaters=0, priority_exponent=0.0, train_size=0
-  ).validate()
+  replace(config(**options), bellman_updaters=0, priority_exponent=0.0, train_size=0).validate()

@@ -1,21 +1,25 @@
 """Runs that record bsuite's own results."""
 
-import dataclasses
-
 import pytest
 
+from agents.options import make, replace
 from environments import registry
 from environments.bsuite_record import csv_path
 from programs import sebulba
 from programs.options import bsuite_results
 
-CONFIG = sebulba.Config(
-  env='bsuite:catch/0', num_actors=1, envs_per_actor=1, env_groups=1, eval_envs=0
+CONFIG = make(
+  sebulba.Config,
+  env='bsuite:catch/0',
+  num_actors=1,
+  envs_per_actor=1,
+  env_groups=1,
+  eval_envs=0,
 )
 
 
 def recording(path, **changes):
-  return dataclasses.replace(CONFIG, env_options=f'results_dir={path}', **changes)
+  return replace(CONFIG, env_options=f'results_dir={path}', **changes)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +33,7 @@ def recording(path, **changes):
 )
 def test_results_are_of_one_environment(tmp_path, name, value, advice):
   bsuite_results.check_counts(recording(tmp_path))
-  bsuite_results.check_counts(dataclasses.replace(CONFIG, **{name: value}))  # None are recorded.
+  bsuite_results.check_counts(replace(CONFIG, **{name: value}))  # None are recorded.
   with pytest.raises(ValueError, match=f'bsuite records one environment; use {advice}.$'):
     bsuite_results.check_counts(recording(tmp_path, **{name: value}))
 

@@ -6,6 +6,7 @@ import launchpad as lp
 import pytest
 from launchpad.nodes.multi_processing_colocation.node import MultiProcessingColocation
 
+from agents.options import make
 from launchers.graph import describe
 from launchers.placement import Resources
 from nodes.unrolls.tables import queue_table
@@ -58,7 +59,7 @@ def _replay():
 )
 def test_our_own_programs_pass(name, options):
   module = registry.load(name)
-  config = module.Config(**options).resolve()
+  config = make(module.Config, **options).resolve()
   cycles = getattr(module, 'CYCLES', ())
   check.check(module.make_program(config), module.placement(config), cycles=cycles)
 

@@ -1,14 +1,14 @@
 """The updates that a run's options amount to; every preset amounts to enough of them."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
+from agents.options import flatten, make, replace
 from agents.types import Timestep
 from nodes.unrolls.assembler import CoreStateRows, UnrollAssembler
-from programs import estimates, r2d2, registry, sebulba
+from programs import estimates, r2d2, registry
 from programs.options import changes, configs
+from programs.options.inference import InferenceConfig
 
 DISCRETE = {'muzero', 'r2d2'}  # Programs whose agents take no continuous actions.
 CONTINUOUS = {'dm_control'}  # Families without a task that these could play.
@@ -32,7 +32,7 @@ def test_every_family_can_be_learned_by_every_program_within_its_own_steps(progr
   assert estimates.warnings(config) == []
   run = estimates.expected(config)
   assert run.updates >= 900
-  assert run.first_batch <= 0.2 * config.num_steps
+  assert run.first_batch <= 0.2 * config.run.num_steps
   assert (run.copies is not None) == (program in ('muzero', 'qt_opt', 'r2d2'))
   assert run.copies is None or run.copies >= 10
 
@@ -40,7 +40,8 @@ def test_every_family_can_be_learned_by_every_program_within_its_own_steps(progr
 @pytest.mark.parametrize('num_steps', [10_000, 10_001, 12_345, 99_999])
 @pytest.mark.parametrize('burn_in, unroll_length', [(0, 20), (8, 20), (40, 7)])
 def test_the_number_of_unrolls_is_that_of_the_assembler(num_steps, burn_in, unroll_length):
-  config = r2d2.Config(
+  config = make(
+    r2d2.Config,
     num_actors=1,
     envs_per_actor=40,
     num_steps=num_steps,
@@ -92,7 +93,7 @@ def test_updates_of_anakin_with_replay_begin_when_it_is_filled(samples_per_inser
     min_replay_size=min_replay_size,
   )
   config.validate()
-  assert (config.unroll_length, config.unroll_rows) == (8, 23)
+  assert (config.agent.unroll_length, config.agent.unroll_rows) == (8, 23)
   rows, unrolls, updates, first = 1, 0, 0, None
   while (rows - 1) * 16 < 5_000:
     for _ in range(6 // int(samples_per_insert)):
@@ -103,7 +104,7 @@ def test_updates_of_anakin_with_replay_begin_when_it_is_filled(samples_per_inser
         first = first or (rows - 1) * 16
   run = estimates.expected(config)
   assert (run.updates, run.most_updates, run.first_batch) == (updates, updates, first)
-  assert run.copies == updates // config.target_update_period
+  assert run.copies == updates // config.agent.target_update_period
 
 
 @pytest.mark.parametrize(
@@ -166,43 +167,43 @@ def test_rmsprop_on_sums_or_with_a_small_epsilon_moves():
 def test_a_linear_schedule_ends_with_the_run_also_when_the_run_is_extended():
   given = {'learning_rate_schedule': 'linear', 'num_steps': 200_000}
   config = config_of('sebulba', **given)
-  assert config.learning_rate_decay_steps == estimates.expected(config).updates == 624
+  assert config.agent.learning_rate_decay_steps == estimates.expected(config).updates == 624
   further = config_of('sebulba', **given | {'num_steps': 400_000})
-  resumed = changes.keep(vars(config), further, ['num_steps'])
-  assert resumed.learning_rate_decay_steps == 1248
+  resumed = changes.keep(flatten(config), further, ['num_steps'])
+  assert resumed.agent.learning_rate_decay_steps == 1248
   without_end = config_of('sebulba', **given | {'num_steps': 1 << 50})
-  assert without_end.learning_rate_decay_steps == 2**31 - 1
+  assert without_end.agent.learning_rate_decay_steps == 2**31 - 1
   fixed = config_of('sebulba', **given, learning_rate_decay_steps=9)
-  assert fixed.learning_rate_decay_steps == 9
+  assert fixed.agent.learning_rate_decay_steps == 9
   fixed.validate()
 
 
 def test_a_temperature_falls_within_the_run():
   config = config_of('muzero')
-  assert config.temperature_decay_steps == estimates.expected(config).updates > 1000
-  assert config.learning_rate_decay_steps == 0  # Its schedule is constant.
-  assert config_of('muzero', temperature_decay_steps=9).temperature_decay_steps == 9
+  assert config.agent.temperature_decay_steps == estimates.expected(config).updates > 1000
+  assert config.agent.learning_rate_decay_steps == 0  # Its schedule is constant.
+  assert config_of('muzero', temperature_decay_steps=9).agent.temperature_decay_steps == 9
 
 
 def test_an_unroll_of_muzero_has_the_rows_of_its_targets():
   config = config_of('muzero', unroll_length=7, num_unroll_steps=3, n_step=2)
   # One environment's first unroll has 7 + 3 + 2 rows, each further one 7 more.
-  assert estimates.unrolls(config, 16 * 11) == 0
-  assert estimates.unrolls(config, 16 * 12) == 16
-  assert estimates.unrolls(config, 16 * 19) == 32
+  assert config.playing.unrolls(16 * 11) == 0
+  assert config.playing.unrolls(16 * 12) == 16
+  assert config.playing.unrolls(16 * 19) == 32
 
 
 def test_a_resumed_run_keeps_values_that_another_version_would_choose_differently():
   config = config_of('r2d2')
-  recorded = vars(config) | {'unroll_length': 80, 'mlp_sizes': [7, 8], 'seed': 5, 'gone': 1}
-  given = dataclasses.replace(config, num_steps=9, num_actors=3, n_step=2)
+  recorded = flatten(config) | {'unroll_length': 80, 'mlp_sizes': [7, 8], 'seed': 5, 'gone': 1}
+  given = replace(config, num_steps=9, num_actors=3, n_step=2)
   kept = changes.keep(recorded, given, ['n_step'])
   expected = {'unroll_length': 80, 'mlp_sizes': (7, 8)}
-  assert kept == dataclasses.replace(given, **expected)
+  assert kept == replace(given, **expected)
 
 
 def test_a_program_of_other_parts_is_left_alone():
-  config = sebulba.InferenceConfig(num_steps=1).resolve()
+  config = make(InferenceConfig, num_steps=1).resolve()
   assert estimates.expected(config) is None
   assert estimates.describe(config) == '' and estimates.warnings(config) == []
   estimates.check(config)

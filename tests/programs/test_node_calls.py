@@ -8,6 +8,7 @@ import pytest
 from launchpad.launch.test_multi_threading.address_builder import bind_addresses
 
 import courier
+from agents.options import make as make_config
 from launchers.graph import handles
 from programs import registry
 from tests.courier import hostile
@@ -56,7 +57,7 @@ class Address:
 def make(name, run_dir, **options):
   """Returns the graph of a program."""
   module = registry.load(name)
-  config = module.Config(run_dir=str(run_dir), **options).resolve()
+  config = make_config(module.Config, run_dir=str(run_dir), **options).resolve()
   config.validate()
   return module.make_program(config)
 

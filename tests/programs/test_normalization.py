@@ -49,7 +49,10 @@ def make(task, num_envs, seed):
 )
 def test_presets_normalise_what_has_no_common_scale(program, agent, env, observations, rewards):
   config = configs.make_config(registry.load(program), {'env': env, 'agent': agent})
-  assert (config.normalize_observations, config.normalize_rewards) == (observations, rewards)
+  assert (config.agent.normalize_observations, config.agent.normalize_rewards) == (
+    observations,
+    rewards,
+  )
 
 
 @pytest.mark.parametrize('agent', ['vtrace', 'ppo'])

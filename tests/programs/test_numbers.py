@@ -6,17 +6,18 @@ import sys
 
 import pytest
 
-from agents.options import check_numbers, option
+from agents.options import check_numbers, leaves, option
 from environments import registry as environments
 from programs import registry
 from programs.options import agent_choice, configs
 
 # Of every program with each of its agents.
 OPTIONS = [
-  (program, agent, field.name, type(field.default))
+  (program, agent, leaf.name, type(leaf.value))
   for program in registry.PROGRAMS
   for agent, variant in agent_choice.variants(registry.load(program)).items()
-  for field in dataclasses.fields(variant.config)
+  for leaf in leaves(variant.defaults)
+  if (leaf.name, leaf.value) != ('agent', '')
 ]
 
 

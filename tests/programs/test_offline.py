@@ -7,7 +7,6 @@ from nodes.unrolls import transitions
 from nodes.unrolls.table_names import OFFLINE, ORIGINALS, RELABELLED
 from programs import check, qt_opt
 from programs.options import configs
-from programs.parts import offline
 from rundir import recorded_unrolls
 from tests.programs_under_test import run_main
 
@@ -92,12 +91,11 @@ def test_updaters_read_a_third_table_that_the_loader_fills(tmp_path):
   *_, loading = loader._args
   assert (loading.run_dirs, loading.recorded, loading.wanted) == ((first, second), 142, 142)
   ((relabeller,),) = [nodes for label, nodes in program.groups.items() if label == 'relabeller']
-  *_, relabelling = relabeller._args
+  *_, relabelling, _ = relabeller._args
   assert [source.table for source in relabelling.sources] == [ORIGINALS, OFFLINE]
-  assert relabelling.batch_size == options.batch_size == relabelling.sources[1].unrolls
+  assert relabelling.batch_size == options.replay.batch_size == relabelling.sources[1].unrolls
   assert (relabelling.online_share.final, relabelling.online_share.ramp_steps) == (0.3, 2_000)
-  found = offline.recorded(options)
-  tables = qt_opt.make_bellman(options, offline.make_table(found, 4))
+  tables = program.groups['replay'][0]._args[0]
   assert [table.name for table in tables] == [ORIGINALS, RELABELLED, OFFLINE]
   assert (tables[2].max_size, tables[2].rate_limiter.min_size_to_sample) == (36, 35)
 
@@ -106,5 +104,5 @@ def test_without_the_flag_there_is_no_loader_and_a_run_records_where_its_flag_sa
   options = config(run_dir=str(tmp_path), record_unrolls=True, record_gigabytes=0.5)
   assert 'replay_loader' not in qt_opt.make_program(options).groups
   assert 'replay_loader' not in qt_opt.placement(options)
-  assert options.recording == recorded_unrolls.RecordingOptions(str(tmp_path), 500_000_000)
-  assert config().recording is None
+  assert options.sinks.recording == recorded_unrolls.RecordingOptions(str(tmp_path), 500_000_000)
+  assert config().sinks.recording is None

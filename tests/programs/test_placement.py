@@ -2,6 +2,7 @@
 
 import pytest
 
+from agents.options import make
 from programs import registry
 from tests.programs_under_test import ROOT
 
@@ -38,7 +39,7 @@ from tests.programs_under_test import ROOT
 )
 def test_the_groups_that_use_the_run_directory_are_declared(name, options, users):
   module = registry.load(name)
-  placement = module.placement(module.Config(**options).resolve())
+  placement = module.placement(make(module.Config, **options).resolve())
   assert {g for g, resources in placement.items() if resources.uses_run_dir} == {'monitor', *users}
 
 

@@ -30,16 +30,16 @@ PLAYS = {
   ('sebulba', 'ppo'): ALL,
   ('impala', 'vtrace'): ALL,
   ('impala', 'ppo'): ALL,
-  ('gala_sebulba', ''): ALL,
-  ('r2d2', ''): ('discrete',),
-  ('muzero', ''): ('discrete',),
-  ('qt_opt', ''): ('continuous',),
+  ('gala_sebulba', 'vtrace'): ALL,
+  ('r2d2', 'r2d2'): ('discrete',),
+  ('muzero', 'muzero'): ('discrete',),
+  ('qt_opt', 'qt_opt'): ('continuous',),
   ('anakin', 'vtrace'): ALL,
   ('anakin', 'ppo'): ALL,
   ('anakin', 'r2d2'): ('discrete',),
   ('anakin', 'muzero'): ('discrete',),
-  ('gala', ''): ALL,
-  ('intrinsic_rewards', ''): ('discrete',),
+  ('gala', 'vtrace'): ALL,
+  ('intrinsic_rewards', 'intrinsic_rewards'): ('discrete',),
 }
 # The one observation that all agents take.
 ARRAY = LifetimeObservation(3)
@@ -61,8 +61,7 @@ def _shown(monkeypatch, actions, observations=ARRAY):
 
 
 def _config(program, agent, env='catch'):
-  given = {'env': env} | ({'agent': agent} if agent else {})
-  return configs.make_config(programs.load(program), given)
+  return configs.make_config(programs.load(program), {'env': env, 'agent': agent})
 
 
 def _refusal(program, agent):
@@ -76,12 +75,10 @@ def _refusal(program, agent):
 def _agent(program, agent):
   """Makes the agent of a program, for any environment, as its nodes do."""
   module = programs.load(program)
-  config = configs.resolve(module, {'agent': agent} if agent else {})
-  names = {'gala': 'vtrace', 'gala_sebulba': 'vtrace'}
-  name = names.get(program, agent or program)
-  found = vars(importlib.import_module(f'agents.{name}.agent'))
-  (cls,) = (c for n, c in found.items() if n.lower() == name.replace('_', ''))
-  return lambda observations, actions: cls(config, observations, actions)
+  config = configs.resolve(module, {'agent': agent})
+  found = vars(importlib.import_module(f'agents.{agent}.agent'))
+  (cls,) = (c for n, c in found.items() if n.lower() == agent.replace('_', ''))
+  return lambda observations, actions: cls(config.agent, observations, actions)
 
 
 def test_the_table_has_every_agent_of_every_program():
@@ -95,7 +92,7 @@ def test_launch_and_agent_agree_on_the_actions(monkeypatch, program, agent, kind
   _shown(monkeypatch, ACTIONS[kind])
   make = _agent(program, agent)
   if kind in PLAYS[program, agent]:
-    assert _config(program, agent).env == 'catch'
+    assert _config(program, agent).run.env == 'catch'
     make(ARRAY, ACTIONS[kind])
     return
   said = _refusal(program, agent)
@@ -167,7 +164,7 @@ def test_launch_and_agent_agree_on_what_is_normalised(monkeypatch, observations,
   module = programs.load('sebulba')
   calls = (
     lambda: configs.make_config(module, values),
-    lambda: VTrace(configs.resolve(module, values), observations, ACTIONS['discrete']),
+    lambda: VTrace(configs.resolve(module, values).agent, observations, ACTIONS['discrete']),
   )
   for call in calls:
     if words:
@@ -183,7 +180,7 @@ def test_a_network_of_images_is_rejected_where_there_are_none(monkeypatch, progr
   module = programs.load(program)
   given = {'env': 'catch'} | ({'agent': agent} if agent else {})
   config = configs.resolve(module, given)
-  option, name = ('model', 'conv') if hasattr(config, 'model') else ('torso', 'nature')
+  option, name = ('model', 'conv') if hasattr(config.agent, 'model') else ('torso', 'nature')
   observations = {'a': ARRAY, 'b': ARRAY} if nested else ARRAY
   _shown(monkeypatch, ACTIONS[PLAYS[program, agent][0]], observations)
   with pytest.raises(ValueError, match=rf'^--{option}={name} .* use --{option}=auto\.$'):

@@ -1,10 +1,11 @@
 """Which presets there are, what they set, and what follows from the run's own length or machine."""
 
-import dataclasses
 import os
 
 import pytest
 
+from agents.options import flatten, replace
+from agents.options import value as value_of
 from programs import estimates, preset_list, r2d2, registry
 from programs.options import agent_choice, configs, preset_choice, short_runs
 
@@ -27,7 +28,7 @@ def test_r2d2_has_updates_and_copies_in_runs_of_every_length(env, num_steps):
   assert run.updates >= 500
   assert run.copies >= short_runs.COPIES
   assert run.first_batch <= short_runs.WARMUP * num_steps
-  assert config.batch_size <= config.min_replay_size <= config.replay_size / 10
+  assert config.replay.batch_size <= config.replay.min_replay_size <= config.replay.replay_size / 10
 
 
 @pytest.mark.parametrize(
@@ -38,12 +39,12 @@ def test_r2d2s_rules_count_replicas_and_shards(values):
   config.validate()
   run = estimates.expected(config)
   assert run.copies >= short_runs.COPIES
-  assert run.first_batch <= short_runs.WARMUP * config.num_steps
+  assert run.first_batch <= short_runs.WARMUP * config.run.num_steps
 
 
 def test_samples_per_insert_falls_from_dqns_to_r2d2s():
   ratios = [
-    config_of('r2d2', env='atari', num_steps=steps).samples_per_insert
+    config_of('r2d2', env='atari', num_steps=steps).replay.samples_per_insert
     for steps in (1000, 10**6, 10**7, 10**8, 10**10, 1 << 40)
   ]
   assert ratios == [8.0, 8.0, 4.5, 2.5, 0.8, 0.8]
@@ -54,22 +55,24 @@ def test_samples_per_insert_falls_from_dqns_to_r2d2s():
   [('min_replay_size', 40), ('samples_per_insert', 3.0), ('target_update_period', 7)],
 )
 def test_a_flag_replaces_a_rule_and_the_rules_after_it_follow(name, value):
-  options_set_by_rules, given = (config_of('r2d2', **values) for values in ({}, {name: value}))
-  assert getattr(options_set_by_rules, name) != value and getattr(given, name) == value
+  by_rules, config = (config_of('r2d2', **values) for values in ({}, {name: value}))
+  options_set_by_rules, given = flatten(by_rules), flatten(config)
+  assert options_set_by_rules[name] != value and given[name] == value
   before = RULED[: RULED.index(name)]
-  assert [getattr(given, n) for n in before] == [getattr(options_set_by_rules, n) for n in before]
+  assert [given[n] for n in before] == [options_set_by_rules[n] for n in before]
   if name != 'target_update_period':
-    assert given.target_update_period == estimates.expected(given).updates // short_runs.COPIES
-    assert given.target_update_period != options_set_by_rules.target_update_period
+    period = config.agent.target_update_period
+    assert period == estimates.expected(config).updates // short_runs.COPIES
+    assert period != by_rules.agent.target_update_period
 
 
 def test_options_of_the_environment_that_are_not_given_stay_as_in_the_preset():
   given = {'env': 'atari:Pong', 'agent': 'ppo'}
-  preset = config_of('sebulba', **given).env_options
+  preset = config_of('sebulba', **given).run.env_options
   assert preset == 'full_action_space=false,screen=42'
   changed = config_of('sebulba', **given, env_options='screen=84,sticky_actions=0')
-  assert changed.env_options == 'full_action_space=false,screen=84,sticky_actions=0'
-  assert config_of('sebulba', **given, env_options=preset).env_options == preset
+  assert changed.run.env_options == 'full_action_space=false,screen=84,sticky_actions=0'
+  assert config_of('sebulba', **given, env_options=preset).run.env_options == preset
 
 
 @pytest.mark.parametrize(
@@ -92,9 +95,7 @@ def test_r2d2s_published_values_are_its_defaults():
   published = config_of('r2d2', env='atari:Pong', preset='published')
   defaults = config_of('r2d2', env='atari:Pong', preset='none')
   changed = {
-    field.name: getattr(published, field.name)
-    for field in dataclasses.fields(published)
-    if getattr(published, field.name) != getattr(defaults, field.name)
+    name: value for name, value in flatten(published).items() if value != value_of(defaults, name)
   }
   assert changed == {
     'preset': 'published',
@@ -111,13 +112,14 @@ def test_r2d2s_published_values_are_its_defaults():
 def test_impalas_published_values_are_those_of_table_g1(program):
   module = registry.load(program)
   config = configs.make_config(module, {'env': 'atari:Pong', 'preset': 'published'})
-  assert (config.unroll_length, config.batch_size, config.frame_stack) == (20, 32, 4)
-  assert (config.discount, config.baseline_cost, config.entropy_cost) == (0.99, 0.5, 0.01)
-  assert (config.optimizer, config.rmsprop_eps, config.learning_rate) == ('rmsprop', 0.01, 6e-4)
-  assert (config.loss_reduction, config.max_gradient_norm) == ('sum', 40.0)
-  assert (config.max_abs_reward, config.vtrace_lambda, config.core) == (1.0, 1.0, 'none')
-  assert config.learning_rate_decay_steps == estimates.expected(config).updates
-  assert config.num_steps * 4 == 200_000_000  # Frames.
+  agent = config.agent
+  assert (agent.unroll_length, config.replay.batch_size, agent.frame_stack) == (20, 32, 4)
+  assert (agent.discount, agent.baseline_cost, agent.entropy_cost) == (0.99, 0.5, 0.01)
+  assert (agent.optimizer, agent.rmsprop_eps, agent.learning_rate) == ('rmsprop', 0.01, 6e-4)
+  assert (agent.loss_reduction, agent.max_gradient_norm) == ('sum', 40.0)
+  assert (agent.max_abs_reward, agent.vtrace_lambda, agent.core) == (1.0, 1.0, 'none')
+  assert config.agent.learning_rate_decay_steps == estimates.expected(config).updates
+  assert config.run.num_steps * 4 == 200_000_000  # Frames.
   assert estimates.warnings(config) == []
 
 
@@ -132,7 +134,8 @@ AGENTS = [
 def test_none_leaves_every_default_of_the_agent(program, agent):
   module = registry.load(program)
   values = {'preset': 'none'} | ({'agent': agent} if agent else {})
-  expected = agent_choice.variants(module)[agent].config(preset='none').resolve()
+  expected = agent_choice.variants(module)[agent].defaults
+  expected = replace(expected, preset='none').resolve()
   assert configs.resolve(module, values) == estimates.with_decay(expected)
 
 
@@ -160,14 +163,14 @@ class Config(InferenceConfig):
 
 PRESETS = {
   'catch': {
-    'num_actors': Rule('one for two cores', lambda config: max(config.cpu_cores // 2, 1)),
-    'envs_per_actor': Rule('256 / num_actors', lambda config: 256 // config.num_actors),
+    'num_actors': Rule('one for two cores', lambda config: max(config.run.cpu_cores // 2, 1)),
+    'envs_per_actor': Rule('256 / num_actors', lambda config: 256 // config.acting.num_actors),
   },
 }
 NAMED_PRESETS = {
   'broken': {'*': {'num_actors': Rule('a mistake', lambda config: 1 // 0)}},
   'empty': {'*': {'num_actors': Rule('none', lambda config: 0), 'envs_per_actor': Rule(
-    '64 / num_actors', lambda config: 64 // config.num_actors)}},
+    '64 / num_actors', lambda config: 64 // config.acting.num_actors)}},
 }
 
 def make_program(config):
@@ -184,13 +187,17 @@ def own_program(tmp_path):
 
 def test_a_rule_may_follow_the_cores_and_the_config_has_the_numbers(own_program):
   config = config_of(own_program, cpu_cores=16)
-  assert (config.num_actors, config.envs_per_actor, config.num_environments) == (8, 32, 256)
-  assert config.inference_batch_size == 128
+  assert (config.acting.num_actors, config.acting.envs_per_actor, config.num_environments) == (
+    8,
+    32,
+    256,
+  )
+  assert config.inference.inference_batch_size == 128
   # Values as recorded need no rule, on any machine.
-  assert config_of(own_program, **dataclasses.asdict(config) | {'cpu_cores': 2}).num_actors == 8
+  assert config_of(own_program, **flatten(config) | {'cpu_cores': 2}).acting.num_actors == 8
   cores = len(os.sched_getaffinity(0))
-  assert config_of(own_program).cpu_cores == cores
-  assert config_of(own_program).num_actors == max(cores // 2, 1)
+  assert config_of(own_program).run.cpu_cores == cores
+  assert config_of(own_program).acting.num_actors == max(cores // 2, 1)
 
 
 def test_the_list_shows_what_a_users_own_rules_give(own_program):
@@ -206,7 +213,7 @@ def test_the_list_shows_what_a_users_own_rules_give(own_program):
 def test_a_rule_that_raises_is_one_sentence_with_the_option(own_program):
   with pytest.raises(ValueError, match=r'^--num_actors: .*a mistake.* ZeroDivisionError: .*none.$'):
     config_of(own_program, preset='broken')
-  assert config_of(own_program, preset='broken', num_actors=3).num_actors == 3
+  assert config_of(own_program, preset='broken', num_actors=3).acting.num_actors == 3
 
 
 def test_a_rules_value_is_in_range_before_the_next_rule_computes_with_it(own_program):

@@ -22,5 +22,5 @@ def config_of(**values):
 )
 def test_a_queue_holds_half_a_batch_and_an_item_in_each_shard(values, size):
   config = config_of(**values)
-  assert config.queue_size == size
+  assert config.replay.queue_size == size
   assert training_options(config, 'learner/0').max_in_flight == size // 2

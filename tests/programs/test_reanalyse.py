@@ -1,25 +1,24 @@
 """The replay tables of programs with relabellers."""
 
-import dataclasses
-
+from agents.options import make, replace
 from nodes.unrolls.table_names import ORIGINALS, RELABELLED, UNROLLS, BatchPart
 from programs import muzero
-from programs.parts.replay import make_reanalysed
 
 
 def test_tables_for_relabellers_keep_the_number_of_updates():
   """As many samples for each insert, over both tables of a batch, as without relabellers."""
   options = {'batch_size': 16, 'num_replay_shards': 2, 'samples_per_insert': 4.0}
-  plain = muzero.Config(**options).resolve()
-  shared = dataclasses.replace(plain, reanalyse_nodes=1, reanalyse_share=0.7)
+  plain = make(muzero.Config, **options).resolve()
+  shared = replace(plain, reanalyse_nodes=1, reanalyse_share=0.7)
   shared.validate()
-  assert plain.batch_parts == (BatchPart(UNROLLS, 16),) and plain.tables == (UNROLLS,)
+  plain, shared = plain.replay, shared.replay
+  assert plain.batch_parts == (BatchPart(UNROLLS, 16),) and plain.written_tables == (UNROLLS,)
   assert shared.batch_parts == (
     BatchPart(UNROLLS, 4),
     BatchPart(RELABELLED, 12),
   )  # 5.6 of 8 in each shard.
-  assert shared.tables == (UNROLLS, ORIGINALS)
-  infos = [{table.name: table for table in make_reanalysed(c)} for c in (plain, shared)]
+  assert shared.written_tables == (UNROLLS, ORIGINALS)
+  infos = [{table.name: table for table in c.make_tables(1)} for c in (plain, shared)]
   assert [list(info) for info in infos] == [[UNROLLS], [UNROLLS, ORIGINALS, RELABELLED]]
   alone, part = (info[UNROLLS].rate_limiter for info in infos)
   assert (alone.samples_per_insert, part.samples_per_insert) == (4.0, 1.0)

@@ -17,7 +17,7 @@ class Config:
 
 
 def _write_config(path):
-  run_directory.write_record(path, 'sebulba', {}, Config())
+  run_directory.write_record(path, 'sebulba', {}, vars(Config()))
   return 'config.json'
 
 

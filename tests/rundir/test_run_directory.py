@@ -38,7 +38,7 @@ def test_a_file_that_is_no_record_is_rejected_in_one_sentence(tmp_path):
 
 @pytest.mark.parametrize('name, value', [('program', None), ('config', []), ('given', None)])
 def test_a_record_with_a_part_of_another_type_is_rejected_in_one_sentence(tmp_path, name, value):
-  run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
+  run_directory.write_record(str(tmp_path), 'sebulba', {}, vars(Config()))
   (tmp_path / 'config.json').write_text(json.dumps(_record(tmp_path) | {name: value}))
   with pytest.raises(
     ValueError, match=rf'config.json cannot be read: {name} is .*, not a '
@@ -49,7 +49,7 @@ def test_a_record_with_a_part_of_another_type_is_rejected_in_one_sentence(tmp_pa
 
 def test_the_files_of_an_earlier_command_are_not_those_of_a_rejected_launch(tmp_path):
   for _ in range(2):
-    run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
+    run_directory.write_record(str(tmp_path), 'sebulba', {}, vars(Config()))
   run_directory.delete_rejected(str(tmp_path))
   assert (tmp_path / 'config.json').exists()
 
@@ -61,7 +61,7 @@ def test_a_record_that_a_power_failure_emptied_is_rejected_in_one_sentence(tmp_p
     with pytest.raises(ValueError, match=r'config.json cannot be read: it is empty; put a copy'):
       read(str(tmp_path))
   with pytest.raises(ValueError, match='it is empty'):
-    run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
+    run_directory.write_record(str(tmp_path), 'sebulba', {}, vars(Config()))
   assert run_directory.program_of(str(tmp_path)) == ''
 
 
@@ -80,7 +80,7 @@ def test_the_result_has_what_the_summary_has(tmp_path):
 
 def test_the_end_of_a_program_is_its_result_until_the_run_continues(tmp_path):
   path = str(tmp_path)
-  run_directory.write_record(path, 'sebulba', {}, Config())
+  run_directory.write_record(path, 'sebulba', {}, vars(Config()))
   run_end.record_end(path, 1, 2.0)
   assert not run_end.has_ended(path) and run_end.result(path) == ''
   run_end.record_end(path, 0, 12.345)
@@ -91,7 +91,7 @@ def test_the_end_of_a_program_is_its_result_until_the_run_continues(tmp_path):
     'done: evaluator_return=0.5 actor_steps=7 environment_frames=7 learner_steps=7 seconds=12.3 '
     f'run_dir={path}'
   )
-  run_directory.write_record(path, 'sebulba', {}, Config())
+  run_directory.write_record(path, 'sebulba', {}, vars(Config()))
   assert not run_end.has_ended(path) and run_end.result(path) == ''
 
 
@@ -100,7 +100,7 @@ def test_changed_versions_are_reported_and_both_are_kept(tmp_path, monkeypatch):
   monkeypatch.setattr(importlib.metadata, 'version', lambda name: versions.get(name, '1.0'))
 
   def write():
-    return run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
+    return run_directory.write_record(str(tmp_path), 'sebulba', {}, vars(Config()))
 
   assert write() == '' and write() == ''
   versions['jax'] = '2.0'
@@ -112,7 +112,7 @@ def test_changed_versions_are_reported_and_both_are_kept(tmp_path, monkeypatch):
 
 
 def test_a_record_of_an_earlier_version_of_launchpod_is_read(tmp_path):
-  run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
+  run_directory.write_record(str(tmp_path), 'sebulba', {}, vars(Config()))
   record = _record(tmp_path)
   del record['earlier_versions']
   (tmp_path / 'config.json').write_text(json.dumps(record))
@@ -125,7 +125,7 @@ def test_secrets_are_in_no_recorded_command_and_their_file_is_the_owners(
   for options, mode in (('rows=5', 0o644), ('rows=5,api_key=abc', 0o600)):
     monkeypatch.setattr(sys, 'argv', ['launch.py', f'--env_options={options}'])
     config = Config(env_options=options)
-    run_directory.write_record(str(tmp_path), 'sebulba', {'env_options': options}, config)
+    run_directory.write_record(str(tmp_path), 'sebulba', {'env_options': options}, vars(config))
     assert stat.S_IMODE((tmp_path / 'config.json').stat().st_mode) == mode
   record = run_directory.read_record(str(tmp_path))
   assert record.commands[-1] == ['launch.py', '--env_options=rows=5,api_key=***']
@@ -135,9 +135,9 @@ def test_secrets_are_in_no_recorded_command_and_their_file_is_the_owners(
 def test_a_record_with_secrets_is_still_the_owners_once_it_is_put_back(tmp_path, usual_umask):
   for options, mode in (('rows=5', 0o644), ('rows=5,api_key=abc', 0o600)):
     config = Config(env_options=options)
-    run_directory.write_record(str(tmp_path), 'sebulba', {'env_options': options}, config)
+    run_directory.write_record(str(tmp_path), 'sebulba', {'env_options': options}, vars(config))
     earlier = run_directory.earlier_files(str(tmp_path))
-    run_directory.write_record(str(tmp_path), 'sebulba', {}, Config(num_steps=2))
+    run_directory.write_record(str(tmp_path), 'sebulba', {}, vars(Config(num_steps=2)))
     run_directory.restore(str(tmp_path), earlier)
     assert run_directory.read_record(str(tmp_path)).config['num_steps'] == 1
     assert stat.S_IMODE((tmp_path / 'config.json').stat().st_mode) == mode
@@ -160,7 +160,7 @@ def test_what_a_full_disk_leaves_is_not_another_run(tmp_path):
 
 
 def test_the_final_evaluation_is_put_back_if_a_resume_is_rejected(tmp_path):
-  run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
+  run_directory.write_record(str(tmp_path), 'sebulba', {}, vars(Config()))
   evaluation = tmp_path / run_end.FINAL_EVALUATION
   evaluation.write_text('{}')
   earlier = run_directory.earlier_files(str(tmp_path))

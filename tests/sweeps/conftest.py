@@ -2,7 +2,6 @@
 
 import pytest
 import yaml
-from absl import flags
 
 import launch  # noqa: F401  It defines flags.
 from programs.options import flags as config_flags
@@ -61,9 +60,8 @@ print('done')
 
 @pytest.fixture(autouse=True)
 def flags_of_launch():
-  """Defines the flags of launch.py, once in a process."""
-  if 'batch_size' not in flags.FLAGS:
-    config_flags.define()
+  """Defines the flags of all programs, as another test may have left those of one."""
+  config_flags.define()
 
 
 @pytest.fixture

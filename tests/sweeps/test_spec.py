@@ -7,6 +7,7 @@ import launchpad as lp
 import pytest
 from absl import flags
 
+from agents.options import flatten, replace
 from launchers.engine import Job
 from programs import registry
 from programs.options import configs
@@ -94,10 +95,11 @@ def test_a_run_that_would_fail_is_rejected_before_the_first_is_launched(parse, c
 
 
 def test_a_program_without_learning_has_no_evaluator_and_needs_a_seed(parse, monkeypatch):
-  job = Job('mine.py:make', lp.Program('mine'), {}, {}, Options(), False, 1.0)
+  job = Job('mine.py:make', lp.Program('mine'), {}, {}, vars(Options()), False, 1.0)
   for name in ('evaluator_return', 'seconds'):
     with pytest.raises(ValueError, match=f'your own has no {name}; set it to a column of a log'):
       metrics.Metric(name).check_job(job, 'mine.yaml')
+  monkeypatch.setattr(planning.config_flags, 'define', lambda *_: None)
   monkeypatch.setattr(planning.flags, 'FLAGS', flags.FlagValues())
   with pytest.raises(ValueError, match='a sweep sets --seed, which the program lacks'):
     planning.job(['--seed=1'])
@@ -106,23 +108,24 @@ def test_a_program_without_learning_has_no_evaluator_and_needs_a_seed(parse, mon
 def test_a_runs_config_json_and_flags_beside_it_are_the_flags_of_all_runs(parse, tmp_path):
   given = {'num_steps': 5000, 'mlp_sizes': ['8', '4'], 'learning_rate': 0.5, 'seed': 9}
   config = configs.make_config(registry.load('anakin'), given)
-  config = dataclasses.replace(config, run_dir=str(tmp_path))
+  config = replace(config, run_dir=str(tmp_path))
   given |= {'run_dir': str(tmp_path)}
-  run_directory.write_record(str(tmp_path), 'anakin', given, config)
+  run_directory.write_record(str(tmp_path), 'anakin', given, flatten(config))
   sweep = parse(config=str(tmp_path / 'config.json'), flags={'num_steps': 7000})
   assert sweep.flags == {'program': 'anakin', 'num_steps': '7000', 'mlp_sizes': '8,4'}
   job = planning.job(sweep.command({'learning_rate': '0.1'}, 2))
-  made = job.config
-  assert (made.num_steps, made.mlp_sizes, made.learning_rate, made.seed) == (7000, (8, 4), 0.1, 2)
+  expected = {'num_steps': 7000, 'mlp_sizes': (8, 4), 'learning_rate': 0.1, 'seed': 2}
+  assert job.config == {**job.config, **expected}
 
 
-def test_a_file_may_name_your_own_program(tmp_path, monkeypatch):
+def test_a_file_may_name_your_own_program_and_agent(tmp_path, monkeypatch):
   defined = []
-  monkeypatch.setattr(spec.config_flags, 'define', defined.append)
-  own = f'{spec.__file__}/../mine.py:make_program'
-  (tmp_path / 'mine.yaml').write_text(f'flags: {{program: {own}}}\nspace: {{hottest: [1, 2]}}')
+  monkeypatch.setattr(spec.config_flags, 'define', lambda *own, every_agent: defined.append(own))
+  own = f'{spec.__file__}/../mine.py:make_program', f'{spec.__file__}/../mine.py:Mine'
+  flags = f'flags: {{program: {own[0]}, agent: {own[1]}}}'
+  (tmp_path / 'mine.yaml').write_text(f'{flags}\nspace: {{hottest: [1, 2]}}')
   assert spec.load(str(tmp_path / 'mine.yaml'))['space'] == {'hottest': [1, 2]}
-  (tmp_path / 'base.json').write_text(json.dumps({'program': own}))
+  (tmp_path / 'base.json').write_text(json.dumps({'program': own[0], 'agent': own[1]}))
   (tmp_path / 'mine.yaml').write_text(f'config: {tmp_path}/base.json')
   spec.load(str(tmp_path / 'mine.yaml'))
   assert defined == [own, own]

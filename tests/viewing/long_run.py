@@ -5,6 +5,8 @@ import io
 import json
 import os
 
+from agents.options import flatten
+from agents.options import make as make_config
 from launchers.graph import flow
 from programs import sebulba
 from rundir import graph_file, node_files, run_directory
@@ -23,9 +25,11 @@ def make(run_dir, hours, num_actors, process_hours=None):
     process_hours: hours that processes.csv covers; None for all.
   """
   run_dir = str(run_dir)
-  config = sebulba.Config(num_steps=10**10, run_dir=run_dir, num_actors=num_actors).resolve()
+  config = make_config(
+    sebulba.Config, num_steps=10**10, run_dir=run_dir, num_actors=num_actors
+  ).resolve()
   run_directory.create(run_dir)
-  run_directory.write_record(run_dir, 'sebulba', {}, config)
+  run_directory.write_record(run_dir, 'sebulba', {}, flatten(config))
   graph = flow.graph(sebulba.make_program(config), sebulba.placement(config))
   graph_file.write(run_dir, graph)
   os.makedirs(node_files.directory(run_dir))

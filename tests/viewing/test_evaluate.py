@@ -10,6 +10,7 @@ from PIL import Image
 import evaluate
 from agents import shapes
 from agents.anakin.loop import AnakinLoop
+from agents.options import flatten, make
 from agents.seeding import Seed
 from agents.types import FIRST, LAST, Timestep
 from environments import jax_registry, registry
@@ -110,8 +111,8 @@ def test_a_video_has_a_frame_for_each_row(finished_run, tmp_path, capsys, flags,
 
 def make_run(run_dir, module, name, **options):
   """Makes the directory of a run that has kept nothing yet; returns its config."""
-  config = module.Config(**options).resolve()
-  run_directory.write_record(str(run_dir), name, options, config)
+  config = make(module.Config, **options).resolve()
+  run_directory.write_record(str(run_dir), name, options, flatten(config))
   return config
 
 
@@ -124,7 +125,7 @@ def test_a_recurrent_agent_of_r2d2_plays_atari_by_the_protocol_that_is_asked_for
     'torso': 'mlp',
   }
   config = make_run(tmp_path, r2d2, 'r2d2', **options)
-  environment = registry.make_spec(config.env, config.env_options)
+  environment = registry.make_spec(config.run.env, config.run.env_options)
   agent = r2d2.make_agent(config)(environment.observations, environment.actions)
   params = jax.device_get(jax.jit(agent.init)(jax.random.key(0)).params)
   final_params.save(str(tmp_path), serialisation.serialise(params))
@@ -144,7 +145,7 @@ def test_a_recurrent_agent_of_r2d2_plays_atari_by_the_protocol_that_is_asked_for
 def test_anakins_checkpoints_and_its_environments(tmp_path, capsys):
   options = {'env': 'catch', 'env_options': 'rows=5', 'num_envs': 2, 'mlp_sizes': (8,)}
   config = make_run(tmp_path, anakin, 'anakin', **options)
-  environment = jax_registry.make(config.env, config.env_options)
+  environment = jax_registry.make(config.run.env, config.run.env_options)
   agent = anakin.make_agent(config)(environment.observation_spec, environment.action_spec)
   state = AnakinLoop(agent, environment, 2, jax.local_devices()[:1], 1).init(jax.random.key(1))
   counts = {'actor_steps': 7, 'environment_frames': 7, 'learner_steps': 5}

@@ -17,6 +17,7 @@ import pytest
 import evaluate
 from agents.muzero.agent import MuZero
 from agents.muzero.config import MuZeroConfig
+from agents.options import flatten, make
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
 from agents.types import FIRST, LAST, MID, Timestep
@@ -47,9 +48,9 @@ STEPS = np.tile(
 def _run(run_dir, **options):
   """Makes the directory of a run of Sebulba with new parameters; returns agent and parameters."""
   run_dir.mkdir()
-  config = sebulba.Config(**options).resolve()
-  run_directory.write_record(str(run_dir), 'sebulba', options, config)
-  spec = registry.make_spec(config.env)
+  config = make(sebulba.Config, **options).resolve()
+  run_directory.write_record(str(run_dir), 'sebulba', options, flatten(config))
+  spec = registry.make_spec(config.run.env)
   agent = sebulba.make_agent(config)(spec.observations, spec.actions)
   params = jax.device_get(jax.jit(agent.init)(jax.random.key(0)).params)
   # The logits of a new policy hardly depend on its inputs.

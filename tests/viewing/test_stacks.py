@@ -34,7 +34,7 @@ class Config:
 
 
 def record(path):
-  run_directory.write_record(str(path), 'test', {}, Config())
+  run_directory.write_record(str(path), 'test', {}, vars(Config()))
 
 
 @pytest.fixture

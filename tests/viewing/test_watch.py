@@ -8,6 +8,7 @@ import types
 import pytest
 
 import watch
+from agents.options import flatten, make
 from programs import sebulba
 from rundir import node_files, run_directory, run_end, sweep_directory
 from rundir.checkpoints import COUNTERS
@@ -21,9 +22,9 @@ from viewing.trackers import environment
 
 def make_run(path, rows=((1.0, 100.0, -0.5), (3.0, 300.0, 0.5)), **options):
   """Makes the directory of a run that has logged some returns, and has not ended."""
-  config = sebulba.Config(num_steps=1000, run_dir=str(path), **options).resolve()
+  config = make(sebulba.Config, num_steps=1000, run_dir=str(path), **options).resolve()
   run_directory.create(str(path))
-  run_directory.write_record(str(path), 'sebulba', options, config)
+  run_directory.write_record(str(path), 'sebulba', options, flatten(config))
   table = CsvWriter(node_files.csv_path(str(path), 'inference_learner/0'))
   for seconds, steps, value in rows:
     table.write(

@@ -7,6 +7,7 @@ import pytest
 from agents.anakin.environments import lifetime
 from agents.intrinsic_rewards.agent import IntrinsicRewards
 from agents.intrinsic_rewards.config import IntrinsicRewardsConfig
+from agents.options import flatten, make
 from benchmarks.learned_reward import __main__ as command
 from benchmarks.learned_reward import figure
 from benchmarks.learned_reward.by_object import by_object
@@ -67,16 +68,16 @@ def test_the_figure_is_the_same_bytes_and_names_the_objects():
 @pytest.mark.slow
 def test_the_command_draws_a_run_and_rejects_others(tmp_path, capsys):
   run_dir, output = str(tmp_path / 'run'), tmp_path / 'reward.svg'
-  config = intrinsic_rewards.Config(env_options='episodes=3', gru_size=4).resolve()
-  environment = intrinsic_rewards.environments.make(config.env, config.env_options)
+  config = make(intrinsic_rewards.Config, env_options='episodes=3', gru_size=4).resolve()
+  environment = intrinsic_rewards.environments.make(config.run.env, config.run.env_options)
   specs = environment.observation_spec, environment.action_spec
   params = jax.jit(intrinsic_rewards.make_agent(config)(*specs).init)(KEY).params
   final_params.save(run_dir, serialisation.serialise(params))
-  run_directory.write_record(run_dir, 'intrinsic_rewards', {}, config)
+  run_directory.write_record(run_dir, 'intrinsic_rewards', {}, flatten(config))
   flags = [run_dir, '--lifetimes=5', f'--output={output}']
   assert command.main(flags) == 0
   assert b'lifetime:random_abc, 5 lifetimes' in output.read_bytes()
-  run_directory.write_record(run_dir, 'sebulba', {}, sebulba.Config().resolve())
+  run_directory.write_record(run_dir, 'sebulba', {}, flatten(sebulba.Config().resolve()))
   assert command.main(flags) == 2
   said = (
     f'error: {run_dir} is a run of --program=sebulba; name one of --program=intrinsic_rewards.\n'

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from agents.options import flatten
 from benchmarks.results import peer_runs, rows, selection
 from benchmarks.results.declared import Experiment, Launch, Peer, Task
 from programs import registry
@@ -115,9 +116,8 @@ def is_agent(flag):
   return flag[0] == 'agent'
 
 
-def parsed(config, name, text):
+def parsed(defaults, name, text):
   """Returns the option and the value of a flag, as absl parses it."""
-  defaults = {field.name: field.default for field in dataclasses.fields(config)}
   if not text:
     name, value = (name, True) if name in defaults else (name.removeprefix('no'), False)
     assert isinstance(defaults[name], bool), name
@@ -135,11 +135,12 @@ def test_the_repositorys_rows_are_valid_and_their_systems_take_their_settings():
     if isinstance(entry.row, (Launch, Experiment)):
       module = registry.load(entry.row.program)
       _, variant = agent_choice.chosen(module, dict(filter(is_agent, map(split, entry.row.flags))))
-      values = dict(parsed(variant.config, *split(flag)) for flag in entry.row.flags)
+      defaults = flatten(variant.defaults)
+      values = dict(parsed(defaults, *split(flag)) for flag in entry.row.flags)
       if isinstance(entry.row, Launch):
         values |= {'env': entry.row.env, 'num_steps': entry.row.budget}
         for name in entry.row.inputs:
-          assert getattr(variant.config, name) == '', name
+          assert defaults[name] == '', name
           values[name] = 'a/run'
         configs.resolve(module, values).validate()
       else:

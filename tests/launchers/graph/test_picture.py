@@ -3,6 +3,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from agents.options import make
 from launchers.graph import describe, picture
 from launchers.placement import Resources
 from programs import sebulba
@@ -10,7 +11,7 @@ from programs import sebulba
 
 @pytest.fixture(scope='module')
 def graph():
-  config = sebulba.Config(num_actors=7, num_replicas=2, num_replay_shards=2).resolve()
+  config = make(sebulba.Config, num_actors=7, num_replicas=2, num_replay_shards=2).resolve()
   return sebulba.make_program(config), sebulba.placement(config) | {
     'inference_learner': Resources(accelerator='tpu', num_devices=4)
   }

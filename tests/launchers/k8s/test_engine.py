@@ -9,6 +9,7 @@ import launchpad as lp
 import pytest
 import yaml
 
+from agents.options import flatten
 from launchers.engine import Job
 from launchers.engines import Pod
 from launchers.k8s import pod
@@ -145,7 +146,8 @@ def start(tmp_path, monkeypatch):
     program = lp.Program('sebulba')
     program.add_node(lp.PyNode(print), label='monitor')
     placement = {'monitor': Resources()}
-    job = Job('sebulba', program, placement, given, config, fixed=changes.fixed(config))
+    fixed, values = changes.fixed(config), flatten(config)
+    job = Job('sebulba', program, placement, given, values, fixed=fixed)
     return Pod(group='monitor', ends_program=True).start(job)
 
   return start

@@ -9,6 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from agents.options import make
 from launchers import placement
 from launchers.k8s import jobset, manifests, network
 from launchers.k8s.container import Group, Run
@@ -281,7 +282,7 @@ def test_a_group_that_cannot_be_placed_is_rejected_in_one_sentence(group, words)
 @pytest.mark.parametrize('program', registry.PROGRAMS)
 def test_the_default_name_leaves_room_for_every_group(program):
   module = registry.load(program)
-  groups = module.make_program(module.Config(run_dir='/runs/x').resolve()).groups
+  groups = module.make_program(make(module.Config, run_dir='/runs/x').resolve()).groups
   name = manifests.jobset_name(program, 'gymnasium:LunarLander-v3')
   assert re.fullmatch(r'[a-z][-a-z0-9]{10,20}-\d{10}', name)
   jobset.check_names(Run(name, 'x', []), [Group(label, 9999, Resources()) for label in groups])

@@ -14,7 +14,7 @@ import pytest
 
 from environments import entry
 from launchers import disk_space
-from launchers.engine import Job, RunDir
+from launchers.engine import Job
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
 from launchers.slurm import planning, probe, step, submit
@@ -199,7 +199,7 @@ def test_slurms_own_requeue_is_rejected_because_the_run_would_not_resume():
 
 def _job(program, run_dir):
   placement = dict.fromkeys(program.groups, Resources())
-  return Job('test', program, placement, {}, RunDir(str(run_dir)))
+  return Job('test', program, placement, {}, {'run_dir': str(run_dir)})
 
 
 def test_a_job_submitted_from_a_requeued_job_is_a_new_one(tmp_path, monkeypatch):

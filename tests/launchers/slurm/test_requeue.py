@@ -1,6 +1,5 @@
 """Jobs that Slurm requeues, on a real cluster of three hosts."""
 
-import dataclasses
 import io
 import json
 import os
@@ -14,7 +13,7 @@ import launchpad as lp
 import pytest
 
 from environments import entry
-from launchers.engine import Job, RunDir
+from launchers.engine import Job
 from launchers.placement import Resources
 from launchers.slurm import allocation, requeue, submit
 from launchers.slurm.engine import Slurm
@@ -28,7 +27,7 @@ ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 NODE = ' '.join(entry.command(sys.executable, 'launchers.node_entry'))
 _DRIVER = """
 import sys
-from launchers.engine import Job, RunDir
+from launchers.engine import Job
 from launchers.placement import Resources
 from launchers.slurm import submit
 from launchers.slurm.engine import Slurm
@@ -39,7 +38,7 @@ program = nodes.program(
 )
 where = {label: Resources() for label in program.groups}
 where['echo'] = Resources(accelerator='tpu')
-job = Job('test', program, where, {}, RunDir(run_dir))
+job = Job('test', program, where, {}, {'run_dir': run_dir})
 sys.exit(submit.launch(job, Slurm(requeue=True, options=' '.join(sys.argv[2:]))))
 """
 
@@ -194,7 +193,7 @@ def test_a_front_never_ends_silently_unless_the_job_has_said_why(
   if recorded is not None:
     run_end.record_end(str(run_dir), recorded[0], 1.0, restarts=recorded[1])
   program, out = nodes.program(), io.StringIO()
-  job = Job('test', program, {'echo': Resources()}, {}, RunDir(str(run_dir)))
+  job = Job('test', program, {'echo': Resources()}, {}, {'run_dir': str(run_dir)})
   assert submit.launch(job, Slurm(requeue=True), out) == code
   followed = f'job 4 has been requeued (restart 1)\njob 4 is pending (BeginTime)\n{said}'
   assert out.getvalue().endswith(f'\nhosts: h1\n{followed}')
@@ -252,8 +251,7 @@ def test_a_job_that_loses_a_host_goes_on_without_the_nodes_of_its_first_start(
 
 def _submission(run_dir, remake):
   program = lp.Program('test')
-  config = dataclasses.make_dataclass('Config', ['run_dir'])(str(run_dir))
-  job = Job('test', program, {}, {}, config, False, 300.0, remake=remake)
+  job = Job('test', program, {}, {}, {'run_dir': str(run_dir)}, False, 300.0, remake=remake)
   return Submission(program, {}, None, 300.0, 'files', requeue=True, job=job)
 
 

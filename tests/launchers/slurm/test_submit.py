@@ -14,7 +14,7 @@ import pytest
 
 import launchers
 from environments import entry
-from launchers.engine import Job, RunDir
+from launchers.engine import Job
 from launchers.placement import Resources
 from launchers.slurm import submit
 from launchers.slurm.engine import Slurm
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.cluster
 def _launch(program, run_dir, placement=None, node_timeout=math.inf, **options):
   out = io.StringIO()
   where = {label: Resources() for label in program.groups} | (placement or {})
-  job = Job('test', program, where, {}, RunDir(str(run_dir)), node_timeout=node_timeout)
+  job = Job('test', program, where, {}, {'run_dir': str(run_dir)}, node_timeout=node_timeout)
   return submit.launch(job, Slurm(**options), out), out.getvalue()
 
 
@@ -74,14 +74,14 @@ def test_a_group_has_the_hosts_and_variables_that_its_placement_says(cluster, tm
 _DRIVER = """
 import sys
 from environments import entry
-from launchers.engine import Job, RunDir
+from launchers.engine import Job
 from launchers.placement import Resources
 from launchers.slurm import submit
 from launchers.slurm.engine import Slurm
 from tests.launchers import contract, nodes
 program = nodes.program((nodes.Blocked, True, sys.argv[1] + '/pid'))
 where = {'echo': Resources(accelerator='tpu'), 'node0': Resources()}
-job = Job('test', program, where, {}, RunDir(sys.argv[1]))
+job = Job('test', program, where, {}, {'run_dir': sys.argv[1]})
 sys.exit(submit.launch(job, Slurm(options=' '.join(sys.argv[2:]))))
 """
 

@@ -4,11 +4,9 @@ from concurrent import futures
 
 import numpy as np
 
-from agents.gossip import graphs
 from agents.gossip.mixing import Message
-from agents.seeding import Seed
 from nodes.gossip.exchange import Exchange
-from nodes.gossip.options import GossipOptions
+from nodes.gossip.options import ASYNC, BLOCKING, GossipOptions
 
 
 class Network:
@@ -21,8 +19,13 @@ class Network:
   """
 
   def __init__(self, spec, n, mixing, blocking=False, timeout=0.0, is_instant=False):
-    self._graph = graphs.graph(spec, n)
-    self._options = {'mixing': mixing, 'blocking': blocking, 'timeout': timeout}
+    self._options = GossipOptions(
+      num_peers=n,
+      gossip=BLOCKING if blocking else ASYNC,
+      mixing=mixing,
+      gossip_graph=spec,
+      gossip_timeout=timeout,
+    )
     self.is_instant = is_instant
     self.calls = []
     self.exchanges = [None] * n
@@ -31,14 +34,8 @@ class Network:
 
   def restart(self, k, incarnation):
     """Begins an incarnation of a peer, whose mailbox is empty and whose weight is 1."""
-    options = GossipOptions(
-      peer=k,
-      graph=self._graph,
-      params_seed=Seed(0),
-      **self._options,
-    )
-    successors = [Client(self, receiver) for receiver in self._graph.successors[k]]
-    self.exchanges[k] = Exchange(options, successors, incarnation)
+    successors = [Client(self, receiver) for receiver in self._options.graph.successors[k]]
+    self.exchanges[k] = Exchange(self._options, k, successors, incarnation)
 
   def step(self, k, params):
     """Lets a peer do a round; `params[k]` is replaced."""

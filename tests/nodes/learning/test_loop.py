@@ -13,8 +13,9 @@ import numpy as np
 from agents.agent import UpdateOutput
 from agents.seeding import Seed
 from nodes.learning import loop, serialisation
-from nodes.learning.options import RunOptions, TrainingOptions
+from nodes.learning.options import LearningOptions, TrainingOptions
 from nodes.runtime import lifecycle
+from nodes.runtime.options import RunOptions
 from nodes.unrolls import tables
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.packing import Columns
@@ -139,10 +140,9 @@ def test_finished_training_leaves_a_checkpoint_of_its_end(tmp_path, serve):
   address, monitor = serve(tables.queue_table(64)), _Monitor()
   options = TrainingOptions(
     name='learner/0',
-    devices=(0,),
+    run=RunOptions(num_steps=50, run_dir=str(tmp_path), checkpoint_period=1e9, checkpoints_kept=1),
+    learning=LearningOptions(),
     batch_parts=(BatchPart(UNROLLS, 2),),
-    run=RunOptions(50, str(tmp_path), checkpoint_period=1e9, checkpoints_kept=1),
-    audit_dir='',
     seed=Seed(0),
   )
   prepared = loop.prepare(lambda *specs: _Agent(), lambda n, seed: CounterEnvironment([3]), options)

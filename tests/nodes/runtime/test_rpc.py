@@ -8,10 +8,11 @@ import pytest
 from agents.seeding import Seed
 from nodes.inference import codec
 from nodes.inference.client import ServerAddress
-from nodes.inference.options import ServingOptions
+from nodes.inference.options import InferenceOptions
 from nodes.inference_learner import InferenceLearner
 from nodes.runtime import lifecycle, rpc
 from nodes.runtime.counters import ActingTotals
+from nodes.unrolls.options import UnrollSinks
 from tests.ports import unused_port
 
 
@@ -75,7 +76,10 @@ def test_a_failing_inference_learner_makes_no_actor_or_relabeller_exit(broken_le
     **broken_learner,
     env_groups=[],
     port=port,
-    serving=ServingOptions((0,), 1, 1.0, False, 1, '', Seed(0)),
+    options=InferenceOptions(),
+    seed=Seed(0),
+    num_environments=1,
+    sinks=UnrollSinks(),
   )
   connection = ServerAddress(f'localhost:{port}').connect()
   connection.send(codec.pack('actor/0', 1, 0, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+from agents.options import flatten, make
 from programs import sebulba
 from rundir import node_files, run_directory, run_end, videos
 from rundir.csv_file import CsvWriter
@@ -17,9 +18,9 @@ class GrowingRun:
 
   def __init__(self, path, **options):
     self.path = str(path)
-    config = sebulba.Config(num_steps=1000, run_dir=self.path, **options).resolve()
+    config = make(sebulba.Config, num_steps=1000, run_dir=self.path, **options).resolve()
     run_directory.create(self.path)
-    run_directory.write_record(self.path, 'sebulba', options, config)
+    run_directory.write_record(self.path, 'sebulba', options, flatten(config))
     os.remove(path / '.lock')  # This process holds it, and no launcher does.
     self._tables = {}
 
