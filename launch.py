@@ -17,6 +17,7 @@ python launch.py --launcher=k8s --image=... --output=DIR   writes Kubernetes man
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -85,7 +86,9 @@ if __name__ == '__main__':
     words = early.with_flagfiles(sys.argv)
     defined = config_flags.define(*early.choice_or_all(words))
     if early.has(words, 'help'):
-      print(help_page.page(defined, engine_flags.module(words)))
+      shown = help_page.page(defined, engine_flags.module(words))
+      with contextlib.suppress(BrokenPipeError):  # The reader, such as head, has left.
+        print(shown)
       sys.exit(0)
     command = early.expanded(words)
   except ValueError as error:
