@@ -6,13 +6,16 @@ import dataclasses
 import os
 import subprocess
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import launchpad as lp
 
 from launchers import stop_requests
-from launchers.engine import Job
 from launchers.placement import Resources
 from launchers.slurm.planning import Plan
+
+if TYPE_CHECKING:  # Nodes import this module, perhaps with an older Python.
+  from launchers.engine import Job
 
 JOB_FILE = os.path.join('nodes', 'job.pkl')
 # Slurm's variable: how often it has requeued the job; 0 if absent.
