@@ -35,8 +35,8 @@ _INTRODUCTION = """\
 - A run ends with the batch that reaches its budget, so PPO has more steps than the command names.
 - **Steps/s** are decisions per second between the first and the last report of training.
 - **Load** is the machine's load average before the runs; a busy machine makes times longer.
-- **JAX** is the version of JAX. Rows of ours with 0.6.2 were made on Python 3.10 and Reverb 0.7.2, those with a
-  later one on Python 3.12 and Reverb 0.14.
+- **JAX** is the version of JAX. Rows of ours with 0.6.2 were made on Python 3.10 and Reverb 0.7.2, those
+  with a later one on Python 3.12 and Reverb 0.14.
 - **Commit** is the version of this repository; + marks a working tree with changes. A note names options
   in which the seeds of a row differ. Older records have no options, so rows of several commits without a
   note may mix the defaults of these.
