@@ -376,7 +376,7 @@ class Writer:
     with open(self._path, 'w') as f:
       f.write(Writer.__name__)
 
-def make_program(path):
+def make_program(path: str):
   program = lp.Program('mine')
   program.add_node(lp.PyClassNode(Writer, path), label='writer')
   return program
@@ -388,6 +388,7 @@ def users_own(path, written):
   from programs import registry  # Lazy: nodes of other tests do not need it.
 
   path.write_text(_OWN)
-  program = registry.load(f'{path}:make_program').make_program(str(written))
+  loaded = registry.load(f'{path}:make_program')
+  program = loaded.make_program(loaded.make_config({'path': str(written)}))
   path.unlink()
   return program
