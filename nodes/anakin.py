@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import threading
@@ -13,12 +14,15 @@ import jax
 import numpy as np
 from absl import logging
 
+from agents import optimizers
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.limits import RingSizes
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
 from agents.seeding import Seed
 from agents.types import Nest
+from nodes.gossip.mixer import Mixer
+from nodes.gossip.options import Peer
 from nodes.learning import serialisation, warm_start
 from nodes.learning.checkpointer import Checkpointer, save_final_params
 from nodes.learning.finite import raise_first_not_finite
@@ -36,6 +40,10 @@ class Anakin:
 
   The node reports, writes checkpoints and stops only between calls of the compiled loop. A run resumed
   from a checkpoint is identical to an uninterrupted one.
+
+  With `peer`, each call of the loop is a local update, after which the node mixes its parameters with
+  those of its neighbours. A peer that restarts without a checkpoint continues from the parameters of a
+  neighbour.
   """
 
   def __init__(
@@ -49,7 +57,8 @@ class Anakin:
     seed: Seed,
     rings: RingSizes | None = None,
     name: str = 'anakin/0',
-    learner: int = 0,
+    peer: Peer | None = None,
+    params_seed: Seed | None = None,
   ):
     """Initialises the node; the work starts in `run`.
 
@@ -59,16 +68,21 @@ class Anakin:
       monitor: client of the monitor.
       options: of the loop.
       run: when training ends, and what it saves; it ends with the first call that reaches `num_steps`.
-      seed: of all random numbers.
+      seed: of all random numbers, except the initial parameters if there is a `params_seed`.
       rings: the replay on the devices; None where a learner step uses the new unrolls only.
       name: of the node.
-      learner: index of this learner, in a run with several independent learners.
+      peer: its place among peers; None for a node that trains alone.
+      params_seed: of the initial parameters, the same in all peers; None for `seed`.
     """
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._options, self._run_options = options, run
     self._seed, self._rings, self._name = seed, rings, name
-    self._learner_dir = run.learner_dir(learner)
+    self._params_seed = params_seed
+    self._learner_dir = run.learner_dir(peer.number if peer else 0)
+    self._mixer = Mixer(peer) if peer else None
+    if self._mixer:
+      self.offer, self.leave = self._mixer.offer, self._mixer.leave  # RPCs of its predecessors.
     self._counts = {'actor_steps': 0, 'environment_frames': 0, 'learner_steps': 0}
     self._monitor = monitor
     self._state: AnakinState | None = None
@@ -93,7 +107,8 @@ class Anakin:
   def run(self) -> None:
     """Trains until `num_steps`, then serves the evaluator until the program stops."""
     stop = lifecycle.stop_event()
-    with self._gate.release_on_exit(stop):
+    mixing = contextlib.closing(self._mixer) if self._mixer else contextlib.nullcontext()
+    with self._gate.release_on_exit(stop), mixing:
       self._run(stop)
 
   def _run(self, stop: threading.Event) -> None:
@@ -136,11 +151,19 @@ class Anakin:
   def _begin(
     self, agent: Agent, loop: AnakinLoop, checkpoint: checkpoints.Checkpoint | None
   ) -> AnakinState:
-    """Returns the state of a checkpoint, if there is one, and sets its counters; or a new state."""
+    """Returns the state to begin with, and sets its counters.
+
+    It is that of the checkpoint, if there is one; of a peer that has restarted without one, a
+    neighbour's; otherwise a new one.
+    """
     if checkpoint is not None:
       self._counts = dict(checkpoint.counts)
       logging.info('resuming from %s: %s', checkpoint.path, checkpoint.counts)
       return loop.put(serialisation.restore(checkpoint, loop.shapes()))
+    if self._mixer and lifecycle.restart_count():
+      found = self._mixer.fetch_params()
+      if found is not None:
+        return self._adopt_neighbour_state(agent, loop, *found)
     path = checkpoints.directory(self._learner_dir)
     logging.info('%s has no checkpoint yet: training starts with a new state', path)
     state = loop.init(self._seed.key())
@@ -148,7 +171,30 @@ class Anakin:
       learner = jax.device_get(state.learner)
       learner = warm_start.with_initial_params(agent, learner, self._run_options.run_dir)
       state = loop.put(state._replace(learner=learner))
+    elif self._params_seed is not None:
+      state = state._replace(learner=loop.init(self._params_seed.key()).learner)
     return state
+
+  def _adopt_neighbour_state(
+    self, agent: Agent, loop: AnakinLoop, counts: dict[str, int], params: Any
+  ) -> AnakinState:
+    """Returns a state with a neighbour's parameters, and takes over its counters.
+
+    The peer's own counters are lost. With the neighbour's it finishes when the others do, and its
+    learning rate is theirs: a learner step of GALA is one gradient step. The optimizer's moments are
+    new.
+    """
+    self._counts = dict(counts)
+    seed = self._seed.child('restart', lifecycle.restart_count())
+    state = loop.init(seed.key())
+    learner = jax.device_get(state.learner)
+    learner = agent.with_params(learner, serialisation.from_data(params, learner.params))
+    steps = counts['learner_steps']
+    learner = learner._replace(
+      learner_steps=np.int64(steps).astype(np.int32),  # Wraps, as the counter in the loop does.
+      opt_state=optimizers.with_count(learner.opt_state, steps),
+    )
+    return loop.put(state._replace(learner=learner))
 
   def _train_to_the_end(
     self,
@@ -162,12 +208,14 @@ class Anakin:
     try:
       while self._counts['actor_steps'] < self._run_options.num_steps:
         self._train(loop)
+        self._mix(stop)
         reporter.maybe_report()
         checkpointer.maybe_write()
         if stop.is_set():
           raise lifecycle.Stopped
       trained = True
-      self._end_training()
+      if self._mixer:
+        self._mixer.finish()
       checkpointer.write_now(stop.is_set)
       params = jax.device_get(self._state.learner.params)
       save_final_params(self._learner_dir, params, stop.is_set)
@@ -178,9 +226,6 @@ class Anakin:
       if not trained:
         checkpointer.write_now()
       logging.info('stopped: %s', self._counts)
-
-  def _end_training(self) -> None:
-    """Called once `num_steps` are reached, also if a checkpoint or a neighbour has reached them."""
 
   def _train(self, loop: AnakinLoop) -> None:
     """Calls the loop once and updates the counters.
@@ -211,6 +256,17 @@ class Anakin:
       report.episodes.length_sum,
     ]
 
+  def _mix(self, stop: threading.Event) -> None:
+    """Mixes the parameters with those of the neighbours, if there are any."""
+    if self._mixer is None:
+      return
+    assert self._state is not None
+    learner = self._state.learner
+    params = self._mixer.mix(learner.params, stop.is_set)
+    if params is not learner.params:
+      self._state = self._state._replace(learner=learner._replace(params=params))
+      self._published = dict(self._counts), params
+
   def _save(self, loop: AnakinLoop) -> tuple[dict[str, int], AnakinState]:
     assert self._state is not None
     return dict(self._counts), loop.get(self._state)
@@ -231,6 +287,7 @@ class Anakin:
         'episode_return': returns / episodes if episodes else math.nan,
         'episode_length': lengths / episodes if episodes else math.nan,
       }
+      | (self._mixer.measure() if self._mixer else {})
     )
 
   def _devices(self) -> list[jax.Device]:

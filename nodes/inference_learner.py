@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +11,8 @@ from acme import specs
 from agents.agent import Agent
 from agents.seeding import Seed
 from environments.base import BatchedEnvironment
+from nodes.gossip.mixer import Mixer
+from nodes.gossip.options import Peer
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import InferenceOptions
 from nodes.inference.server import InferenceServer, make_server
@@ -30,7 +31,9 @@ class InferenceLearner(ParameterService):
 
   It listens from construction, so that actors connect while JAX compiles. Requests wait
   until the node is ready. A failing node sends no reply: the actor retries with the next incarnation.
-  With `serves_params`, other nodes fetch its parameters by Courier.
+  With `serves_params`, other nodes fetch its parameters by Courier. With `peer`, each learner step is a
+  local update, after which the node mixes its parameters with those of its neighbours and publishes the
+  result. A peer that restarts continues from its newest checkpoint.
   """
 
   def __init__(
@@ -50,6 +53,7 @@ class InferenceLearner(ParameterService):
     observers: Sequence[Any] = (),
     coordinator: str | None = None,
     serves_params: bool = False,
+    peer: Peer | None = None,
   ):
     """Initialises the node.
 
@@ -68,6 +72,8 @@ class InferenceLearner(ParameterService):
       observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
       coordinator: host:port of the JAX coordinator; None for one replica.
       serves_params: whether to publish the parameters for the calls of `ParameterService` too.
+      peer: its place among peers, each with actors and replay of its own; None for a learner that mixes
+        nothing.
 
     Raises:
       OSError: if the port is in use.
@@ -85,11 +91,15 @@ class InferenceLearner(ParameterService):
     self._observers = observers
     self._coordinator = coordinator
     self._serves_params = serves_params
+    self._mixer = Mixer(peer) if peer else None
+    if self._mixer:
+      self.offer, self.leave = self._mixer.offer, self._mixer.leave  # RPCs of its predecessors.
 
   def run(self) -> None:
     """Trains until `num_steps`, then serves evaluators until the program stops."""
     stop = lifecycle.stop_event()
-    with contextlib.closing(self._inbox), self._gate.release_on_exit(stop):
+    mixing = contextlib.closing(self._mixer) if self._mixer else contextlib.nullcontext()
+    with mixing, contextlib.closing(self._inbox), self._gate.release_on_exit(stop):
       prepared = loop.prepare(
         self._make_agent, self._make_environment, self._training, self._coordinator
       )
@@ -99,12 +109,8 @@ class InferenceLearner(ParameterService):
           unused = ActingCounters(prepared.counter, prepared.action_repeat)  # `acting` counts.
           self._server = ParameterServer(unused, prepared.counter, self._gate)
           service = ActingAndServing(acting, self._server)
-        addresses, mixer = self._replay_addresses, self._make_mixer(stop)
-        loop.train(prepared, self._training, service, addresses, self._monitor, stop, mixer)
-
-  def _make_mixer(self, stop: threading.Event) -> loop.Mixer | None:
-    del stop
-    return None
+        training, addresses = self._training, self._replay_addresses
+        loop.train(prepared, training, service, addresses, self._monitor, stop, self._mixer)
 
   def _make_server(self, prepared: loop.Prepared) -> InferenceServer:
     return make_server(

@@ -111,7 +111,7 @@ def test_no_node_imports_reverb_or_grpc_and_only_lifecycle_imports_launchpad():
       'programs.gala, programs.gala_sebulba, programs.intrinsic_rewards',
       ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
     ),
-    ('nodes.anakin, nodes.anakin_evaluator, nodes.gossip_peer', ['tensorflow', 'reverb', 'pandas']),
+    ('nodes.anakin, nodes.anakin_evaluator', ['tensorflow', 'reverb', 'pandas']),
     ('watch', ['jax', 'tensorflow', 'reverb', 'matplotlib']),
     ('sweep, sweeps.seeds', ['jax', 'tensorflow', 'reverb', 'matplotlib', 'optuna']),
     ('evaluate, viewing.evaluation, environments.video', ['tensorflow', 'reverb', 'pandas']),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import threading
 import zlib
 from collections.abc import Callable, Sequence
@@ -59,8 +60,12 @@ class ParameterConsumer(Protocol):
 class Mixer(Protocol):
   """Mixes the parameters of a learner with those of others."""
 
-  def mix(self, params: Nest) -> Nest:
-    """Returns the parameters that take the place of `params`, on the same devices."""
+  def mix(self, params: Nest, should_stop: Callable[[], bool]) -> Nest:
+    """Returns the parameters that take the place of `params`, on the same devices.
+
+    Raises:
+      lifecycle.Stopped: once `should_stop` returns True.
+    """
 
   def measure(self) -> dict[str, float]:
     """Returns measurements to be reported."""
@@ -246,7 +251,9 @@ class _Training:
         logging.info('stopped: %s', self._counter.get_counts())
 
   def _make_learner(self) -> Learner:
-    prepared = self._prepared
+    prepared, mix = self._prepared, None
+    if self._mixer:
+      mix = functools.partial(self._mixer.mix, should_stop=self._stop.is_set)
     learner = Learner(
       prepared.agent,
       prepared.devices,
@@ -254,7 +261,7 @@ class _Training:
       self._check,
       self._counter,
       self._options.seed,
-      self._mixer.mix if self._mixer else None,
+      mix,
     )
     if prepared.restores:
       state = learner.save()

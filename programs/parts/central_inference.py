@@ -124,31 +124,20 @@ def add_inference_learners(
         num_replicas=replicas,
       )
       if gossip:
-        node_class = Deferred('nodes.gossip_inference_learner', 'GossipInferenceLearner')
-        own = {
-          **_serving(config, seed.child('peer', i)),
-          'training': peers.training_of(gossip, training, i),
-          'gossip': gossip,
-          'peer': i,
-        }
-      else:
-        node_class = Deferred('nodes.inference_learner', 'InferenceLearner')
-        own = {
-          **_serving(config, seed),
-          'training': training,
-          'observers': observers,
-          'coordinator': coordinator,
-          'serves_params': serves_params,
-        }
+        training = peers.training_of(gossip, training, i)
       node = make_node(
         InferenceHandle('inference'),
-        node_class,
+        Deferred('nodes.inference_learner', 'InferenceLearner'),
         make_agent,
         make_environment,
         _env_groups(config, i),
         replay[i * shards : (i + 1) * shards],
         monitor,
-        **own,
+        training=training,
+        observers=observers,
+        coordinator=coordinator,
+        serves_params=serves_params,
+        **_serving(config, seed.child('peer', i) if gossip else seed),
       )
       nodes.append(node)
       inference.append(program.add_node(node))

@@ -12,8 +12,7 @@ from agents.seeding import Seed
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from nodes.anakin import Anakin
-from nodes.gossip.options import ASYNC, BLOCKING, GossipOptions
-from nodes.gossip_peer import GossipPeer
+from nodes.gossip.options import ASYNC, BLOCKING, GossipOptions, Peer
 from nodes.learning.options import LoopOptions
 from nodes.monitor import Monitor
 from nodes.runtime import lifecycle
@@ -36,16 +35,15 @@ def make_peer(
   run = RunOptions(num_steps=num_steps, run_dir=str(run_dir), checkpoint_period=1e9)
   options = GossipOptions(num_peers=num_peers, gossip=gossip, gossip_timeout=DEADLINE)
   seeds = [Seed(1).child('peer', k) for k in (peer, 0)]
-  return GossipPeer(
+  return Anakin(
     make_agent,
     Catch,
     monitor,
     LOOP,
     run,
-    options,
-    successors,
-    peer=peer,
     seed=seeds[0],
+    name=f'peer/{peer}',
+    peer=Peer(options, peer, successors),
     params_seed=seeds[1],
   )
 
@@ -157,8 +155,8 @@ def test_a_peer_that_resumes_after_its_end_tells_its_successors(tmp_path, connec
   peers = make_peers(tmp_path, connect, connect(monitor), 2, num_steps=40)
   start(peers, monitor, stop)
   for k, peer in enumerate(peers):
-    assert peer._counts['actor_steps'] >= 40 and not peer._exchange.measure()['gossip_sent']
-    assert peer._exchange.mailbox.wait(1 - k, 0.0), 'it would wait for the other'
+    assert peer._counts['actor_steps'] >= 40 and not peer._mixer.measure()['gossip_sent']
+    assert peer._mixer._exchange.mailbox.wait(1 - k, 0.0), 'it would wait for the other'
 
 
 def schedules(opt_state):
