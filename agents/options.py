@@ -6,10 +6,12 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 _LARGEST = 2**63 - 1
 _MISSING = object()
+# Not `def f[C]`: an evaluator under an older Python (--actor_python) imports this module.
+C = TypeVar('C')
 
 
 class Range(NamedTuple):
@@ -125,7 +127,7 @@ def flatten(config: Any) -> dict[str, Any]:
   return {leaf.name: leaf.value for leaf in leaves(config)}
 
 
-def replace[C](config: C, **values: Any) -> C:
+def replace(config: C, **values: Any) -> C:  # noqa: UP047
   """Returns a config with other values of some options, whichever groups have them.
 
   Raises:
@@ -145,7 +147,7 @@ def replace[C](config: C, **values: Any) -> C:
   return changed_config
 
 
-def make[C](config: type[C], **values: Any) -> C:
+def make(config: type[C], **values: Any) -> C:  # noqa: UP047
   """Returns the default config of a class with other values of some options."""
   return replace(config(), **values)
 
