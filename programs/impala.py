@@ -85,14 +85,13 @@ def make_program(config: Config) -> lp.Program:
           update_period=config.learning.update_period,
         )
       )
-  evaluator = Deferred('nodes.impala_evaluator', 'ImpalaEvaluator')
   monitoring.add_evaluator(
     program,
     config,
-    evaluator,
+    monitor,
+    Deferred('nodes.evaluation.fetched', 'FetchingPlayer'),
     *parts,
     learner,
-    monitor,
     roles=['evaluator', 'inference'],
     receives={'parameters': 'learner'},
   )

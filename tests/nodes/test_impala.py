@@ -20,8 +20,8 @@ from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from environments.catch import Catch
 from nodes.actor import Actor
+from nodes.evaluation.fetched import FetchingPlayer
 from nodes.impala_actor import ImpalaActor
-from nodes.impala_evaluator import ImpalaEvaluator
 from nodes.inference.client import RemotePolicy, ServerAddress
 from nodes.inference.device import DeviceInference
 from nodes.inference.layout import layout
@@ -40,7 +40,7 @@ from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.counter import CounterAgent, CounterEnvironment
 from tests.nodes.replay_size import replay_size
-from tests.nodes.test_actor import Monitor, evaluation
+from tests.nodes.test_actor import Monitor, evaluation, judge
 from tests.ports import unused_port
 from tests.waiting import DEADLINE, end_of_writers, wait_until
 
@@ -328,8 +328,8 @@ def _learner():
 def test_the_evaluator_plays_with_one_version_and_says_which(connect):
   learner = _learner()
   monitor = Monitor()
-  clients = connect(learner), connect(monitor)
-  ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', evaluation(), Seed(3)).run()
+  arguments = make_vtrace, make_catch, connect(learner)
+  judge(arguments, connect(monitor), evaluation(), FetchingPlayer)
   assert len(monitor.evaluations) == len(monitor.final) == 1
   for values in monitor.evaluations + monitor.final:
     assert (values['evaluator_episodes'], values['evaluated_frames']) == (12, 77)
@@ -344,17 +344,17 @@ def test_an_evaluator_fails_with_its_inference_and_does_not_wait_for_it(connect,
 
   learner = _learner()
   monkeypatch.setattr(DeviceInference, 'serve', serve)
-  clients = connect(learner), connect(Monitor())
+  arguments = make_vtrace, make_catch, connect(learner)
   with pytest.raises(MemoryError, match='out of memory'):
-    ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', evaluation(), Seed(3)).run()
+    judge(arguments, connect(Monitor()), evaluation(), FetchingPlayer)
 
 
 def test_the_evaluator_records_with_the_newest_parameters(connect):
   learner = _learner()
   monitor = Monitor(last=2)
   options = evaluation(eval_episodes=4, video_period=1e9, video_frames=100)
-  clients = connect(learner), connect(monitor)
-  ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', options, Seed(3)).run()
+  arguments = make_vtrace, make_catch, connect(learner)
+  judge(arguments, connect(monitor), options, FetchingPlayer)
   assert learner.variables_asked == 5  # Before the first evaluation; two evaluations, two videos.
   assert len(monitor.videos) == 2
   for _, gif in monitor.videos:
