@@ -11,6 +11,7 @@ import pytest
 from absl.testing import flagsaver
 
 import evaluate
+from agents.options import make
 from launchers.graph import flow
 from launchers.program import Program
 from programs import profile
@@ -77,9 +78,9 @@ def _assert_watched(run_dir):
 
 
 def test_only_nodes_that_use_jax_are_profiled_whatever_their_name():
-  config = renamed.Config(run_dir='x').resolve()
+  config = make(renamed.Config, run_dir='x').resolve()
   program, placement = renamed.make_program(config), renamed.placement(config)
-  engine = types.SimpleNamespace(profiles_nodes=True)
+  engine = types.SimpleNamespace(sends_nodes=True)
 
   def profiled(node):
     with flagsaver.as_parsed(profile=f'{node}:5'):
@@ -95,7 +96,7 @@ def test_only_nodes_that_use_jax_are_profiled_whatever_their_name():
 def test_what_flows_does_not_depend_on_names(options):
   found = []
   for module in (renamed.sebulba, renamed):
-    config = module.Config(run_dir='x', **options).resolve()
+    config = make(module.Config, run_dir='x', **options).resolve()
     graph = flow.graph(module.make_program(config), module.placement(config))
     names = {group.name: renamed.NAMES.get(group.name, group.name) for group in graph.groups}
     found.append({(names[f.source], f.what, names[f.target]) for f in graph.flows})

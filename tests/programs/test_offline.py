@@ -91,7 +91,7 @@ def test_updaters_read_a_third_table_that_the_loader_fills(tmp_path):
   *_, loading = loader._args
   assert (loading.run_dirs, loading.recorded, loading.wanted) == ((first, second), 142, 142)
   ((relabeller,),) = [nodes for label, nodes in program.groups.items() if label == 'relabeller']
-  *_, relabelling, _ = relabeller._args
+  *_, relabelling = relabeller._args
   assert [source.table for source in relabelling.sources] == [ORIGINALS, OFFLINE]
   assert relabelling.batch_size == options.replay.batch_size == relabelling.sources[1].unrolls
   assert (relabelling.online_share.final, relabelling.online_share.ramp_steps) == (0.3, 2_000)

@@ -51,5 +51,5 @@ def test_a_learner_without_checkpoints_is_not_restarted(name, group):
   """It would begin again from nothing. Other nodes do not save what they know, and are restarted."""
   module = registry.load(name)
   for period, expected in ((0.0, 'never'), (60.0, 'on_failure')):
-    placement = module.placement(module.Config(checkpoint_period=period).resolve())
+    placement = module.placement(make(module.Config, checkpoint_period=period).resolve())
     assert (placement[group].restart, placement['evaluator'].restart) == (expected, 'on_failure')
