@@ -125,7 +125,7 @@ def test_no_node_imports_reverb_or_grpc_and_only_lifecycle_imports_launchpad():
     ('nodes.replay', ['jax', 'tensorflow', 'pandas']),
     ('nodes.monitor', ['jax', 'tensorflow', 'matplotlib']),
     (
-      'nodes.inference_learner, nodes.unrolls.reader, nodes.unrolls.writer',
+      'nodes.inference_node, nodes.unrolls.reader, nodes.unrolls.writer',
       ['tensorflow', 'reverb', 'grpc'],
     ),
   ],

@@ -16,8 +16,8 @@ from environments.base import BatchedEnvironment, describe
 from nodes.evaluation.player import Evaluated
 from nodes.evaluation.remote import RemotePlayer
 from nodes.inference.layout import EnvGroupSpec
-from nodes.inference.options import InferenceOptions
 from nodes.inference.server import make_server
+from nodes.inference.serving import one_group
 from nodes.learning import serialisation
 from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.options import EvaluationOptions
@@ -51,16 +51,10 @@ class FetchingPlayer(RemotePlayer):
     spec, action_repeat = describe(make_environment)
     agent = make_agent(spec.observations, spec.actions)
     self._learner, self._template = learner, shapes.params(agent)
-    self._server = make_server(
-      InferenceOptions(inference_batch_size=options.eval_envs, inference_timeout_ms=0.0),
-      agent,
-      [EnvGroupSpec(name, 0, options.eval_envs, 0, training=False)],
-      jax.local_devices(backend='cpu')[:1],
-      spec,
-      action_repeat,
-      seed=seed,
-      num_environments=options.eval_envs,
-    )
+    env_group = EnvGroupSpec(name, 0, options.eval_envs, 0, training=False)
+    serving = one_group(env_group, seed, options.eval_envs)
+    devices = jax.local_devices(backend='cpu')[:1]
+    self._server = make_server(serving, agent, devices, spec, action_repeat)
     super().__init__(make_environment, self._server, name, options, seed)
     self._opened.callback(self._server.close)
 

@@ -26,6 +26,7 @@ from nodes.inference.client import RemotePolicy, ServerAddress
 from nodes.inference.device import DeviceInference
 from nodes.inference.layout import layout
 from nodes.inference.options import InferenceOptions
+from nodes.inference.serving import Serving, one_group
 from nodes.inference_node import InferenceNode
 from nodes.learning.parameter_server import ParameterServer
 from nodes.learning.prefetcher import DevicePrefetcher
@@ -34,7 +35,6 @@ from nodes.runtime.counters import ActingCounters
 from nodes.runtime.gate import ReadyGate
 from nodes.unrolls import tables
 from nodes.unrolls.assembler import unroll_spec
-from nodes.unrolls.options import UnrollSinks
 from nodes.unrolls.packing import Columns
 from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.writer import UnrollWriter
@@ -45,7 +45,6 @@ from tests.ports import unused_port
 from tests.waiting import DEADLINE, end_of_writers, wait_until
 
 EVAL_ENVS = 2
-WRITING = {'seed': Seed(3), 'num_environments': 4, 'sinks': UnrollSinks()}
 SMALL = VTraceConfig(unroll_length=7, mlp_sizes=(16,), core='lstm', lstm_size=8, frame_stack=3)
 
 
@@ -105,11 +104,10 @@ class Acting:
     return ImpalaActor(
       make_agent,
       self.make_environment,
-      env_group,
+      one_group(env_group, Seed(3), num_environments=4),
       connect(self.learner),
       [self._address],
       None,
-      **WRITING,
       update_period=0.01,
     )
 
@@ -161,17 +159,16 @@ class Asking(Acting):
   def _make_actor(self, connect, make_agent, env_group):
     port = unused_port()
     self.inference, self.ends = ServerAddress(f'localhost:{port}'), queue.SimpleQueue()
+    options = InferenceOptions(inference_batch_size=2, inference_timeout_ms=1.0, one_core=False)
     self._node = InferenceNode(
       make_agent,
       self.make_environment,
-      [env_group, layout(2, 2, 1, EVAL_ENVS)[-1]],
+      Serving([env_group, layout(2, 2, 1, EVAL_ENVS)[-1]], options, Seed(3), num_environments=4),
       connect(self.learner),
       [self._address],
       connect(self),
       port=port,
       name='inference/0',
-      options=InferenceOptions(inference_batch_size=2, inference_timeout_ms=1.0, one_core=False),
-      **WRITING,
       update_period=0.01,
     )
     self._serving = self._thread_of(self._node)
