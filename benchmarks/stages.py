@@ -126,12 +126,12 @@ class Stages:
 
   def rpc(self) -> costs.Cost:
     """Sends the timesteps of an actor's groups and receives constant actions."""
-    groups = self._config.env_groups
+    groups = self._config.acting.env_groups
     action = _random_actions(self._spec.actions, self._num_envs)[0]
     environment = self._make_environment()
     timestep = environment.reset()
     environment.close()
-    serve = functools.partial(servers.serve_actions, action, self._config.shared_memory)
+    serve = functools.partial(servers.serve_actions, action, self._config.inference.shared_memory)
     with servers.running(self._directory, 'inference', serve) as (pid, address):
       server = ServerAddress(address)
       policies = [RemotePolicy(server, 'actor/0', 1, g, lambda: False) for g in range(groups)]
@@ -263,7 +263,7 @@ class Stages:
     """Writes the recorded unrolls: enough for the sampling stage, and at most `_MAX_BYTES`."""
     unrolls = itertools.cycle(self._unrolls)
     repeats = self._repeats
-    least = math.ceil(self._config.batch_size * (1 + 1 / repeats) / self._num_envs)
+    least = math.ceil(self._config.replay.batch_size * (1 + 1 / repeats) / self._num_envs)
 
     def work() -> float:
       accepted = threading.Event()

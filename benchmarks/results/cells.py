@@ -77,6 +77,11 @@ def commits(records: Sequence[Record]) -> str:
   return ', '.join(sorted(found)) or NONE
 
 
+def jax_versions(records: Sequence[Record]) -> str:
+  """Returns the versions of JAX that the runs were made with."""
+  return ', '.join(sorted({record.versions.get('jax', NONE) for record in records})) or NONE
+
+
 def _attempts(record: Record) -> list[dict[str, Any]]:
   """Returns the commands that made a run, without those that failed before its first step."""
   return [a for a in record.attempts if a['start_up'] is not None] or record.attempts

@@ -35,6 +35,8 @@ _INTRODUCTION = """\
 - A run ends with the batch that reaches its budget, so PPO has more steps than the command names.
 - **Steps/s** are decisions per second between the first and the last report of training.
 - **Load** is the machine's load average before the runs; a busy machine makes times longer.
+- **JAX** is the version of JAX. Rows of ours with 0.6.2 were made on Python 3.10 and Reverb 0.7.2, those
+  with a later one on Python 3.12 and Reverb 0.14.
 - **Commit** is the version of this repository; + marks a working tree with changes. A note names options
   in which the seeds of a row differ. Older records have no options, so rows of several commits without a
   note may mix the defaults of these.
@@ -119,7 +121,7 @@ def _task(task: Task, recorded: Recorded, figure: str, places: Places) -> list[s
   header = ['system', task.measure, 'seeds']
   for threshold in task.thresholds:
     header += [f'frames to {number(threshold)}', f'seconds to {number(threshold)}']
-  header += ['steps/s', 'load', 'machine', 'commit']
+  header += ['steps/s', 'load', 'machine', 'JAX', 'commit']
   rows = [_row(Entry(task, row), recorded) for row in task.rows]
   for published in task.published:
     quoted = [f'{published.system}, *published*', published.figure or NONE]
@@ -148,6 +150,7 @@ def _row(entry: Entry, recorded: Recorded) -> list[str]:
     cells.rate(found),
     cells.load(found),
     recorded.letters(found),
+    cells.jax_versions(found),
     cells.commits(found),
   ]
 

@@ -34,7 +34,6 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
 # A directory name with the special characters of sh, sbatch and JSON.
 ODD = 'a "run" #1 of \'mine\', 50% $HOME {x}'
-ROOT = pathlib.Path(__file__).parents[2]
 KILLED = r'node (\w+)/0(?: on \S+)? was killed by SIGKILL; restarting in (\S+ s \(\d+ of \d+)'
 
 

@@ -57,9 +57,10 @@ def test_rows_have_what_was_recorded_and_others_are_shown_as_not_run(places):
     '231,042 (177,407 to 284,677)',
     '6.4 to 6.5',
     'A',
+    '0.6.2',
     '`04de5b9+`',
   ]
-  assert line(text, '`r2d2`') == ['`r2d2`', 'not run', '0 of 3', *['-'] * 8]
+  assert line(text, '`r2d2`') == ['`r2d2`', 'not run', '0 of 3', *['-'] * 9]
   assert line(text, 'Somebody, *published*')[1] == '0.9 ± 0.1'
   assert '- Somebody: 10 episodes. Source: a paper.' in text
   assert text.count('**Missed:**') == 1 and '**Missed:** `r2d2`, for want of time.' in text
