@@ -19,7 +19,7 @@ from agents.seeding import Seed
 from nodes.gossip.mixer import Mixer
 from nodes.gossip.options import Peer
 from nodes.learning import serialisation
-from nodes.learning.compiled import CompiledTraining
+from nodes.learning.compiled_training import CompiledTraining
 from nodes.learning.memory import check_memory
 from nodes.learning.options import LoopOptions
 from nodes.runtime import lifecycle
@@ -30,7 +30,7 @@ from nodes.runtime.options import RunOptions
 class Anakin:
   """Trains until `num_steps`, then serves the parameters until the program stops.
 
-  See `nodes.learning.compiled`. With `peer`, each call of the loop is a local update, after which the
+  See `CompiledTraining`. With `peer`, each call of the loop is a local update, after which the
   node mixes its parameters with those of its neighbours.
   """
 

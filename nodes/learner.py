@@ -15,10 +15,16 @@ from nodes.gossip.options import Peer
 from nodes.inference.server import InferenceServer, make_server
 from nodes.inference.serving import Serving
 from nodes.inference.socket_server import SocketServer
-from nodes.learning import loop, replicas
+from nodes.learning import replicas
 from nodes.learning.options import TrainingOptions
 from nodes.learning.parameter_server import ParameterServer
 from nodes.learning.parameter_service import ActingAndServing, ParameterService
+from nodes.learning.replay_training import (
+  ParameterConsumer,
+  Prepared,
+  ReplayTraining,
+  prepare,
+)
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters
 
@@ -93,15 +99,13 @@ class LearnerNode(ParameterService):
         if part:
           opened.callback(part.close)
       opened.enter_context(self._gate.release_on_exit(stop))
-      prepared = loop.prepare(self._make_agent, self._make_environment, training, self._coordinator)
+      prepared = prepare(self._make_agent, self._make_environment, training, self._coordinator)
       service = self._make_service(prepared, opened)
-      loop.train(
+      ReplayTraining(
         prepared, training, service, self._replay_addresses, self._monitor, stop, self._mixer
-      )
+      ).run()
 
-  def _make_service(
-    self, prepared: loop.Prepared, opened: contextlib.ExitStack
-  ) -> loop.ParameterConsumer:
+  def _make_service(self, prepared: Prepared, opened: contextlib.ExitStack) -> ParameterConsumer:
     """Returns what takes the parameters; `opened` closes it."""
     counters = ActingCounters(prepared.counter, prepared.action_repeat)
     if self._serving is None:
@@ -114,7 +118,7 @@ class LearnerNode(ParameterService):
     self._server = ParameterServer(counters, prepared.counter, self._gate)  # `acting` counts.
     return ActingAndServing(acting, self._server)
 
-  def _make_inference(self, serving: Serving, prepared: loop.Prepared) -> InferenceServer:
+  def _make_inference(self, serving: Serving, prepared: Prepared) -> InferenceServer:
     return make_server(
       serving,
       prepared.agent,

@@ -41,8 +41,8 @@ class Mixer(Protocol):
 class Training(abc.ABC):
   """Trains until `num_steps`, then reports the end until the program stops.
 
-  A subclass says what a step is, and restores and saves its state: `nodes.learning.loop` trains from
-  replay, `nodes.learning.compiled` by a compiled loop.
+  A subclass says what a step is, and restores and saves its state: `ReplayTraining` trains from replay,
+  `CompiledTraining` by a compiled loop.
   """
 
   def __init__(

@@ -1,4 +1,4 @@
-"""The training loop: what it reports first, and what it does last."""
+"""Training from replay: what it reports first, and what it does last."""
 
 import threading
 import types
@@ -11,8 +11,9 @@ import numpy as np
 
 from agents.agent import UpdateOutput
 from agents.seeding import Seed
-from nodes.learning import loop, serialisation
+from nodes.learning import serialisation
 from nodes.learning.options import LearningOptions, TrainingOptions
+from nodes.learning.replay_training import ReplayTraining, prepare
 from nodes.learning.training import Training
 from nodes.runtime import lifecycle
 from nodes.runtime.options import RunOptions
@@ -73,7 +74,7 @@ def test_a_learner_reports_its_counters_until_it_has_measurements():
   )
   for learner_steps in (7, 8, 9):
     training._learner.learner_steps = learner_steps
-    loop._FromReplay._check(training)
+    ReplayTraining._check(training)
   assert did == [{'actor_steps': 5}, {'actor_steps': 5}, 'everything']
 
 
@@ -157,9 +158,9 @@ def test_finished_training_leaves_a_checkpoint_of_its_end(tmp_path, serve):
     batch_parts=(BatchPart(UNROLLS, 2),),
     seed=Seed(0),
   )
-  prepared = loop.prepare(lambda *specs: _Agent(), lambda n, seed: CounterEnvironment([3]), options)
+  prepared = prepare(lambda *specs: _Agent(), lambda n, seed: CounterEnvironment([3]), options)
   actors = _Actors(prepared, address)
-  loop.train(prepared, options, actors, [address], monitor, monitor.stop)
+  ReplayTraining(prepared, options, actors, [address], monitor, monitor.stop).run()
   found = checkpoints.newest(checkpoints.directory(str(tmp_path)))
   final = serialisation.params(saved_params.read(str(tmp_path), 'final'), np.float32(0))
   assert found.counts == {name: monitor.final[name] for name in found.counts}

@@ -138,30 +138,7 @@ def prepare(
   )
 
 
-def train(
-  prepared: Prepared,
-  options: TrainingOptions,
-  service: ParameterConsumer,
-  replay_addresses: Sequence[str],
-  monitor: Any,
-  stop: threading.Event,
-  mixer: Mixer | None = None,
-) -> None:
-  """Trains until `num_steps`, then reports the end to the monitor until the program stops.
-
-  Args:
-    prepared: the result of `prepare`.
-    options: of training.
-    service: receives the parameters.
-    replay_addresses: host:port of each Reverb server.
-    monitor: client of the monitor.
-    stop: set when the program stops.
-    mixer: changes the parameters after every learner step; None to keep them.
-  """
-  _FromReplay(prepared, options, service, replay_addresses, monitor, stop, mixer).run()
-
-
-class _FromReplay(Training):
+class ReplayTraining(Training):
   """Trains from replay, with a service that acts or serves the parameters meanwhile."""
 
   def __init__(
@@ -172,9 +149,19 @@ class _FromReplay(Training):
     replay_addresses: Sequence[str],
     monitor: Any,
     stop: threading.Event,
-    mixer: Mixer | None,
+    mixer: Mixer | None = None,
   ):
-    """Compiles, starts to read from replay, and starts `service`."""
+    """Compiles, starts to read from replay, and starts `service`.
+
+    Args:
+      prepared: the result of `prepare`.
+      options: of training.
+      service: receives the parameters.
+      replay_addresses: host:port of each Reverb server.
+      monitor: client of the monitor.
+      stop: set when the program stops.
+      mixer: changes the parameters after every learner step; None to keep them.
+    """
     directory, writes = options.learner_dir, options.replica == 0
     super().__init__(
       options.name, options.run, directory, monitor, stop, mixer=mixer, writes=writes
