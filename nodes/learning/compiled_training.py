@@ -165,6 +165,7 @@ class CompiledTraining(Training):
     return jax.device_get(self._state.learner.params)
 
   def _finish(self, params: Nest) -> dict[str, float]:
+    activity.mark(activity.IDLE)  # For as long as the monitor is away.
     self._reporter.report_now(self._stop.is_set)
     return {}
 

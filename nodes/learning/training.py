@@ -98,8 +98,9 @@ class Training(abc.ABC):
           with activity.doing(activity.WRITING_CHECKPOINT):
             save_final_params(self._learner_dir, params, self._should_stop)
         finished = True
+        further = self._finish(params)
         activity.mark(activity.IDLE)  # What serves has its own threads.
-        summary = self._counts() | self._finish(params)
+        summary = self._counts() | further  # Only now: actors step until they are stopped.
         self._reporter.report_finished_until_stopped(summary, self._stop, self._check_service)
       except lifecycle.Stopped:
         with lifecycle.exit_held():

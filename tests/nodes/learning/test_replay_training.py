@@ -122,6 +122,7 @@ class _Actors:
     return {}
 
   def finish_training(self):
+    self._counter.increment(actor_steps=1)  # The last that the actors do.
     self._writer.close()
 
 
@@ -163,7 +164,8 @@ def test_finished_training_leaves_a_checkpoint_of_its_end(tmp_path, serve):
   ReplayTraining(prepared, options, actors, [address], monitor, monitor.stop).run()
   found = checkpoints.newest(checkpoints.directory(str(tmp_path)))
   final = serialisation.params(saved_params.read(str(tmp_path), 'final'), np.float32(0))
-  assert found.counts == {name: monitor.final[name] for name in found.counts}
+  counts = {name: monitor.final[name] for name in found.counts}
+  assert counts == found.counts | {'actor_steps': found.counts['actor_steps'] + 1}
   steps = found.counts['learner_steps']
   # The parameters of the last step have been published, with ten steps more.
   assert found.counts == {
