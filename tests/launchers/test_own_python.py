@@ -60,6 +60,12 @@ def test_what_the_nodes_of_a_group_will_import_must_be_there(other_python):
   )
 
 
+def test_an_older_python_runs_what_plays_an_environment(other_python):
+  players = ('nodes.actor', 'nodes.evaluator', 'nodes.evaluation.remote', 'environments.video')
+  for module in players:
+    own_python.check(other_python, [module], '--actor_python')
+
+
 def test_bytecode_for_another_python_is_found_before_a_node_runs_it(other_python):
   assert _problems(other_python, np.arange(3), functools.partial(int, '7')) == []
   (problem,) = _problems(other_python, {'reward': [lambda x: x]})
