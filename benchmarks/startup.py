@@ -32,7 +32,7 @@ IMPORTS = {
   'launcher': 'launch',
   'monitor': 'launchers.node_entry, launchpad, nodes.monitor, tensorboardX',
   'replay': 'launchers.node_entry, launchpad, nodes.replay',
-  'inference_learner': 'launchers.node_entry, launchpad, nodes.inference_learner, '
+  'inference_learner': 'launchers.node_entry, launchpad, nodes.learner, '
   'nodes.unrolls.reader, nodes.unrolls.writer',
   'actor': 'launchers.node_entry, launchpad, nodes.actor',
 }

@@ -1,254 +1,128 @@
-"""The evaluator: plays whole episodes in its own environments, without exploration."""
+"""The evaluator: decides when to evaluate and record, and reports it; a player plays the episodes."""
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
-import io
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import dm_env
 import numpy as np
 from absl import logging
 
 from agents.seeding import Seed
-from environments import nests
-from environments.base import BatchedEnvironment
-from nodes.inference.client import Connectable, RemotePolicy
-from nodes.runtime import activity, lifecycle
+from nodes.evaluation.budget import EvaluationBudget
+from nodes.evaluation.player import Player
+from nodes.evaluation.video_schedule import VideoSchedule
+from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.options import EvaluationOptions
-from nodes.runtime.periodic_evaluator import Evaluated, PeriodicEvaluator
-from nodes.runtime.video_schedule import VideoRecording
 
 
-class Policy(Protocol):
-  """Chooses actions for a batch of timesteps: a `RemotePolicy` or a policy in this process."""
-
-  def send(self, timestep: dm_env.TimeStep) -> None:
-    """Sends the timesteps `[N]`."""
-
-  def receive(self) -> np.ndarray | None:
-    """Returns the actions `[N, ...]`; None if there are no more."""
-
-
-class Episode(NamedTuple):
-  """A finished episode, or a whole game where an episode is shorter (see `game_over`)."""
-
-  episode_return: float  # Raw.
-  length: int  # Steps.
-  round: int = 0  # How many episodes its environment had finished before.
-
-
-def play_episodes(
-  environment: BatchedEnvironment,
-  policy: Policy,
-  episodes_each: int,
-  is_out_of_time: Callable[[], bool] = lambda: False,
-  max_steps: int = 0,
-) -> Iterator[Episode]:
-  """Yields each episode as it ends, `episodes_each` from every environment.
-
-  Taking the same number from each environment avoids a bias towards short episodes. An environment whose
-  episode was cut cannot begin another one, so no round begins after a cut.
-
-  Args:
-    environment: is reset first.
-    policy: acts in it.
-    episodes_each: number of episodes.
-    is_out_of_time: returns whether to end with the current round. Short episodes of the next rounds may
-      have been yielded by then; see `complete_rounds`.
-    max_steps: number of steps after which an episode is cut, so that an endless one does not block the
-      program; 0 for no limit.
-
-  Raises:
-    lifecycle.Stopped: if the policy returns no actions.
-  """
-  activity.mark(activity.PLAYING)
-  timestep = environment.reset()
-  returns = np.zeros(environment.num_envs)
-  lengths = np.zeros(environment.num_envs, int)
-  finished = np.zeros(environment.num_envs, int)
-  was_cut = np.zeros(environment.num_envs, bool)
-  limit = max_steps or math.inf
-  rounds = 0
-  while rounds < episodes_each:
-    activity.mark(activity.WAITING_FOR_ACTIONS)
-    policy.send(timestep)
-    action = policy.receive()
-    if action is None:
-      raise lifecycle.Stopped
-    activity.mark(activity.PLAYING)
-    timestep = environment.step(action)
-    returns += timestep.reward
-    lengths += timestep.step_type != dm_env.StepType.FIRST
-    over = environment.game_over
-    if over is None:
-      over = timestep.step_type == dm_env.StepType.LAST
-    cut = (lengths >= limit) & ~over & ~was_cut
-    if cut.any() and not was_cut.any():
-      logging.warning(
-        'an episode has not ended after --eval_episode_steps=%d: its return so far counts, and the '
-        'evaluation ends with this round',
-        max_steps,
-      )
-    ended = (over & ~was_cut) | cut
-    was_cut |= cut
-    taken = ended & (finished < episodes_each)
-    yield from map(
-      Episode, returns[taken].tolist(), lengths[taken].tolist(), finished[taken].tolist()
-    )
-    finished += ended
-    returns[over], lengths[over] = 0.0, 0
-    if finished.min() > rounds:
-      rounds = int(finished.min())
-      if is_out_of_time() or was_cut.any():
-        return
-
-
-def complete_rounds(played: Sequence[Episode], num_envs: int) -> list[Episode]:
-  """Returns the episodes of the rounds in which each of `num_envs` environments finished one."""
-  sizes = collections.Counter(episode.round for episode in played)
-  return [episode for episode in played if sizes[episode.round] == num_envs]
-
-
-def play_returns(
-  inference: Connectable,
-  name: str,
-  environment: BatchedEnvironment,
-  episodes_each: int,
-  should_stop: Callable[[], bool],
-  is_out_of_time: Callable[[], bool],
-  max_steps: int,
-) -> list[float]:
-  """Plays with `play_episodes` and returns the raw returns of complete rounds.
-
-  The evaluator's group has one incarnation meanwhile.
-
-  Args:
-    inference: the inference server.
-    name: of the evaluator, as the server knows it.
-    environment: is reset first.
-    episodes_each: see `play_episodes`.
-    should_stop: polled while waiting for actions.
-    is_out_of_time: see `play_episodes`.
-    max_steps: see `play_episodes`.
-
-  Raises:
-    lifecycle.Stopped: once `should_stop` returns True.
-  """
-  policy = RemotePolicy(inference, name, lifecycle.new_incarnation(), 0, should_stop)
-  with contextlib.closing(policy):
-    played = list(play_episodes(environment, policy, episodes_each, is_out_of_time, max_steps))
-  return [e.episode_return for e in complete_rounds(played, environment.num_envs)]
-
-
-def record_video(
-  inference: Connectable,
-  name: str,
-  environment: BatchedEnvironment,
-  num_envs: int,
-  max_frames: int,
-  should_stop: Callable[[], bool],
-  is_out_of_time: Callable[[], bool],
-) -> bytes:
-  """Returns an episode as the content of a GIF file.
-
-  Args:
-    inference: the inference server, which expects `num_envs` environments of the evaluator. Each
-      request repeats this one `num_envs` times.
-    name: of the evaluator, as the server knows it.
-    environment: a single one; is reset first.
-    num_envs: as declared to the server.
-    max_frames: frames after which the video ends.
-    should_stop: polled while waiting for actions.
-    is_out_of_time: returns whether the video is to end.
-
-  Raises:
-    lifecycle.Stopped: once `should_stop` returns True.
-  """
-  from environments.video import VideoRecorder  # With Pillow, which other evaluators do not need.
-
-  recorder = VideoRecorder(environment, 1, max_frames)
-  policy = RemotePolicy(inference, name, lifecycle.new_incarnation(), 0, should_stop)
-  with contextlib.closing(policy):
-    activity.mark(activity.RECORDING)
-    timestep = recorder.reset()
-    while not recorder.complete:
-      activity.mark(activity.WAITING_FOR_ACTIONS)
-      arrays = [np.repeat(array, num_envs, axis=0) for array in nests.arrays_of(timestep)]
-      policy.send(dm_env.TimeStep(*nests.fields_of(timestep.observation, arrays)))
-      action = policy.receive()
-      if action is None:
-        raise lifecycle.Stopped
-      activity.mark(activity.RECORDING)
-      timestep = recorder.step(action[:1])
-      if is_out_of_time():
-        break
-  gif = io.BytesIO()
-  recorder.save(gif)
-  return gif.getvalue()
-
-
-class Evaluator(PeriodicEvaluator):
-  """Evaluates every `period` actor steps, and once more with the final parameters.
-
-  It shares the actors' inference server. Its slots use `evaluation_exploration` and its rows are not
-  stored. During training the parameters may change within an episode; the final evaluation uses a
-  single policy_version.
-  """
+class Evaluator:
+  """Evaluates every `eval_period` actor steps, and once more with the final parameters."""
 
   def __init__(
     self,
-    make_environment: Callable[[int, int], BatchedEnvironment],
-    inference: Any,
+    make_player: Callable[..., Player],
+    arguments: Sequence[Any],
     monitor: Any,
     name: str,
     options: EvaluationOptions,
     seed: Seed,
   ):
-    """Initialises an evaluator.
+    """Initialises an evaluator; the work starts in `run`.
 
     Args:
-      make_environment: takes (number of environments, seed).
-      inference: the inference server, which expects `num_envs` environments of the evaluator `name`.
+      make_player: takes `arguments`, `name`, `options` and `seed`.
+      arguments: what the player needs, such as clients of the nodes whose policy it plays.
       monitor: Courier client of the monitor.
       name: of the node, such as 'evaluator/0'.
       options: of evaluation.
-      seed: of environments and actions.
+      seed: of the environments and, if the player computes actions, of these.
     """
-    super().__init__(monitor, name, options, seed)
-    self._make_environment = make_environment
-    self._inference = inference
+    self._make_player = functools.partial(make_player, *arguments, name, options, seed)
+    self._monitor, self._name, self._options = monitor, name, options
+    limits = options.eval_share, options.eval_seconds
+    self._budget = EvaluationBudget(*limits)
+    self._videos = VideoSchedule(options.video_period, *limits)
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
     activity.mark(activity.STARTING)
-    seed = self._seed.child('restart', lifecycle.restart_count())
-    with contextlib.ExitStack() as opened:
-      number = seed.child('environments').number()
-      environment = self._make_environment(self._num_envs, number)
-      opened.callback(environment.close)
-      recording: VideoRecording | None = None
-      if self._video_frames:
-        recorded = self._make_environment(1, seed.child('video').number())
-        opened.callback(recorded.close)
-        recording = functools.partial(
-          record_video, self._inference, self._name, recorded, self._num_envs, self._video_frames
-        )
+    self._stop = lifecycle.stop_event()
+    with (
+      contextlib.closing(self._make_player()) as player,
+      contextlib.suppress(lifecycle.Stopped),
+    ):
+      activity.mark(activity.IDLE)
+      player.prepare(self._stop.is_set)
+      activity.mark(activity.IDLE)
+      self._evaluate_periodically(player)
 
-      def play(should_stop: Callable[[], bool], is_out_of_time: Callable[[], bool]) -> Evaluated:
-        played = play_returns(
-          self._inference,
-          self._name,
-          environment,
-          self._episodes_each,
-          should_stop,
-          is_out_of_time,
-          self._max_steps,
-        )
-        return played, {}
+  def _evaluate_periodically(self, player: Player) -> None:
+    due = 0
+    while not self._stop.is_set():
+      progress = self._call('progress')
+      steps = progress['actor_steps']
+      if progress['finished']:
+        self._record(player, steps, final=True)
+        self._call('final_evaluation', self._name, self._evaluate(player, final=True))
+        return
+      # A restarted learner may begin at an earlier step.
+      due = min(due, steps + self._options.eval_period)
+      if steps >= due and steps > 0 and self._budget.allows_another():
+        due = steps + self._options.eval_period
+        self._call('report', self._name, self._evaluate(player, final=False))
+      if steps > 0:
+        self._record(player, steps, final=False)
+      activity.mark(activity.IDLE)
+      self._stop.wait(0.2)
 
-      self._run_periodically(play, recording)
+  def _evaluate(self, player: Player, final: bool) -> dict[str, float]:
+    began = time.monotonic()
+    is_out_of_time = self._budget.begin(final)
+    returns, further = player.play(self._stop.is_set, is_out_of_time)
+    seconds = time.monotonic() - began
+    self._budget.took(seconds)
+    activity.mark(activity.IDLE)
+    expected = self._options.episodes_each * self._options.eval_envs
+    if len(returns) < expected:
+      limit = 'eval_seconds' if final else 'eval_share'
+      limit = limit if is_out_of_time() else 'eval_episode_steps'
+      logging.info(
+        'evaluated %d of %d episodes in %.0f s, as --%s allows',
+        len(returns),
+        expected,
+        seconds,
+        limit,
+      )
+    return {
+      **further,
+      'evaluator_return': float(np.mean(returns)),
+      'evaluator_return_stderr': standard_error(returns),
+      'evaluator_episodes': float(len(returns)),
+      'evaluator_seconds': seconds,
+    }
+
+  def _record(self, player: Player, steps: float, final: bool) -> None:
+    """Records a video, if one is due, and reports it."""
+    if player.record is None or not self._options.video_period:
+      return
+    if not (final or self._videos.due()):
+      return
+    made = self._videos.make(player.record, self._stop.is_set, final)
+    if made is not None:
+      self._call('video', int(steps), made)
+      self._call('report', self._name, {'video_seconds': self._videos.seconds})
+
+  def _call(self, method: str, *args: Any) -> Any:
+    """Calls the monitor; raises lifecycle.Stopped if the program stops."""
+    start = functools.partial(getattr(self._monitor.futures, method), *args)
+    return rpc.call(start, self._stop.is_set, method)
+
+
+def standard_error(returns: Sequence[float] | np.ndarray) -> float:
+  """Returns the standard error of the mean return, from the sample deviation; 0 for one episode."""
+  return float(np.std(returns, ddof=min(1, len(returns) - 1)) / math.sqrt(len(returns)))

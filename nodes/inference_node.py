@@ -1,4 +1,4 @@
-"""Stand-alone inference: serves actors with parameters fetched from the learner."""
+"""Inference with fetched parameters, as a node that serves actors; IMPALA's actor has it inside."""
 
 from __future__ import annotations
 
@@ -7,23 +7,100 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 from acme import specs
 
 from agents.agent import Agent
-from agents.seeding import Seed
 from environments.base import BatchedEnvironment, describe
-from nodes.inference.layout import EnvGroupSpec
-from nodes.inference.options import InferenceOptions
-from nodes.inference.server import InferenceServer, make_server
+from nodes.inference.server import make_server
+from nodes.inference.serving import Serving
 from nodes.inference.socket_server import SocketServer
 from nodes.learning import replicas
 from nodes.learning.parameter_client import make_parameter_client
 from nodes.runtime import activity, affinity, lifecycle
 from nodes.runtime.reporter import Reporter
-from nodes.unrolls.options import UnrollSinks
 from rundir.checkpoints import COUNTERS
 
 _CHECK_SECONDS = 0.1
+
+
+class FetchingInference:
+  """An inference server in this process whose parameters are fetched from a learner.
+
+  Attributes:
+    server: the `nodes.inference.server.InferenceServer`.
+  """
+
+  def __init__(
+    self,
+    make_agent: Callable[[specs.Array, specs.Array], Agent],
+    make_environment: Callable[[int, int], BatchedEnvironment],
+    serving: Serving,
+    learner: Any,
+    replay_addresses: Sequence[str],
+    name: str,
+    update_period: float,
+    devices: Sequence[jax.Device],
+    inbox: SocketServer | None = None,
+  ):
+    """Makes the server, which acts from `start` on.
+
+    Args:
+      make_agent: builds the agent from the specs of observations and actions.
+      make_environment: takes (number of environments, seed); used for its specs only.
+      serving: what the server serves.
+      learner: Courier client of a `nodes.learning.parameter_service.ParameterService`.
+      replay_addresses: host:port of each Reverb server.
+      name: of the node.
+      update_period: seconds between parameter fetches.
+      devices: the actor devices.
+      inbox: receives requests; None to serve only this process.
+    """
+    spec, action_repeat = describe(make_environment)
+    agent = make_agent(spec.observations, spec.actions)
+    self.server = make_server(
+      serving,
+      agent,
+      devices,
+      spec,
+      action_repeat,
+      replay_addresses=replay_addresses,
+      inbox=inbox,
+    )
+    self._client = make_parameter_client(learner, name, update_period, self.server, agent)
+    self._shares_a_core = serving.options.one_core and devices[0].platform == 'cpu'
+
+  def fetch(self, should_stop: Callable[[], bool]) -> bool:
+    """Fetches the first parameters; returns False if training has finished.
+
+    Raises:
+      lifecycle.Stopped: once `should_stop` returns True.
+    """
+    activity.mark(activity.WAITING_FOR_PARAMETERS)
+    return self._client.fetch(should_stop)
+
+  def start(self, end: Callable[[], None] | None) -> None:
+    """Compiles and serves; fetches in a thread, which calls `end` at the end of training.
+
+    Args:
+      end: see above; None to fetch no more.
+    """
+    activity.mark(activity.COMPILING)
+    self.server.compile()
+    if self._shares_a_core:
+      affinity.share_a_core()  # Covers the threads started below.
+    self.server.start()
+    if end is not None:
+      self._client.start(self.server.check, end)
+
+  def stop_fetching(self) -> None:
+    """Stops fetching, and raises the error that ended it, if any."""
+    self._client.close()
+
+  def close(self) -> None:
+    """Stops serving and fetching; raises the error that ended the latter, if any."""
+    self.server.close()
+    self._client.close()
 
 
 class InferenceNode:
@@ -36,106 +113,61 @@ class InferenceNode:
     self,
     make_agent: Callable[[specs.Array, specs.Array], Agent],
     make_environment: Callable[[int, int], BatchedEnvironment],
-    env_groups: Sequence[EnvGroupSpec],
+    serving: Serving,
     learner: Any,
     replay_addresses: Sequence[str],
     monitor: Any,
     *,
     port: int,
     name: str,
-    options: InferenceOptions,
-    seed: Seed,
-    num_environments: int,
-    sinks: UnrollSinks,
     update_period: float,
-    observers: Sequence[Any] = (),
   ):
     """Initialises the node; the work starts in `run`.
 
     Args:
-      make_agent: builds the agent from the specs of observations and actions.
-      make_environment: takes (number of environments, seed); used for its specs only.
-      env_groups: the environment groups to serve.
-      learner: Courier client of the learner.
-      replay_addresses: host:port of each Reverb server.
+      make_agent: as in `FetchingInference`, and so are the next four.
+      make_environment: see above.
+      serving: see above.
+      learner: see above.
+      replay_addresses: see above.
       monitor: Courier client of the monitor.
       port: to listen on.
       name: of the node, such as 'inference/0'.
-      options: of inference.
-      seed: of action sampling; each node has a different one.
-      num_environments: training environments of the whole program.
-      sinks: where the unrolls are written.
       update_period: seconds between parameter fetches.
-      observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
 
     Raises:
       OSError: if the port is in use.
     """
-    self._inbox = SocketServer(port, shared_memory=options.shared_memory)
-    self._make_agent = make_agent
-    self._make_environment = make_environment
-    self._env_groups = env_groups
-    self._learner = learner
-    self._replay_addresses = replay_addresses
-    self._monitor = monitor
-    self._name = name
-    self._options, self._seed, self._num_environments = options, seed, num_environments
-    self._sinks = sinks
-    self._update_period = update_period
-    self._observers = observers
+    self._inbox = SocketServer(port, shared_memory=serving.options.shared_memory)
+    self._arguments = make_agent, make_environment, serving, learner, replay_addresses
+    self._actor_devices = serving.options.actor_devices
+    self._monitor, self._name, self._update_period = monitor, name, update_period
 
   def run(self) -> None:
     """Serves until the program stops."""
     activity.mark(activity.STARTING)
     self._stop = lifecycle.stop_event()
-    with (
-      contextlib.closing(self._inbox),
-      contextlib.closing(self._make_server()) as server,
-      contextlib.suppress(lifecycle.Stopped),
-    ):
-      self._serve(server)
+    with contextlib.closing(self._inbox), contextlib.suppress(lifecycle.Stopped):
+      devices = replicas.local_devices(self._actor_devices, '--actor_devices')
+      inference = FetchingInference(
+        *self._arguments, self._name, self._update_period, devices, self._inbox
+      )
+      with contextlib.closing(inference):
+        self._serve(inference)
 
-  def _make_server(self) -> InferenceServer:
-    spec, action_repeat = describe(self._make_environment)
-    self._agent = agent = self._make_agent(spec.observations, spec.actions)
-    self._devices = replicas.local_devices(self._options.actor_devices, '--actor_devices')
-    return make_server(
-      self._options,
-      agent,
-      self._env_groups,
-      self._devices,
-      spec,
-      action_repeat,
-      seed=self._seed,
-      num_environments=self._num_environments,
-      replay_addresses=self._replay_addresses,
-      sinks=self._sinks,
-      observers=self._observers,
-      inbox=self._inbox,
-    )
-
-  def _serve(self, server: InferenceServer) -> None:
-    client = make_parameter_client(
-      self._learner, self._name, self._update_period, server, self._agent
-    )
+  def _serve(self, inference: FetchingInference) -> None:
+    server, finished = inference.server, threading.Event()
 
     def measure(seconds: float) -> dict[str, float]:
       # The learner sums the counters over all inference nodes and their incarnations.
       return {k: v for k, v in server.measure(seconds).items() if k not in COUNTERS}
 
-    finished = threading.Event()
-    reporter = Reporter(self._monitor, self._name, measure)
-    with contextlib.closing(client), reporter:
-      activity.mark(activity.WAITING_FOR_PARAMETERS)
-      if not client.fetch(self._stop.is_set):
+    with Reporter(self._monitor, self._name, measure) as reporter:
+      if inference.fetch(self._stop.is_set):
+        inference.start(finished.set)
+      else:
         finished.set()
-      activity.mark(activity.COMPILING)
-      server.compile()
-      if self._options.one_core and self._devices[0].platform == 'cpu':
-        affinity.share_a_core()  # Covers the threads started below.
-      server.start()
-      if not finished.is_set():
-        client.start(server.check, finished.set)
+        inference.start(None)
       while not finished.wait(_CHECK_SECONDS):
         activity.mark(activity.SERVING)
         server.check()
@@ -143,7 +175,7 @@ class InferenceNode:
         if self._stop.is_set():
           return
       activity.mark(activity.IDLE)
-      client.close()
+      inference.stop_fetching()
       server.finish_training()
       # The server now has the final parameters, so the final evaluation may start.
       reporter.report_finished_until_stopped({}, self._stop, server.check)

@@ -80,14 +80,14 @@ def make_graph(name: str, config: CompiledLoopConfig, make_agent: Any) -> lp.Pro
   )
   anakin = program.add_node(loop, label='anakin', roles=['actor', 'learner'])
   anakin.set_client_kwargs(call_timeout=CALL_TIMEOUT)
-  evaluator = Deferred('nodes.anakin_evaluator', 'AnakinEvaluator')
   monitoring.add_evaluator(
     program,
     config,
-    evaluator,
+    monitor,
+    Deferred('nodes.evaluation.compiled', 'CompiledPlayer'),
     *parts,
     anakin,
-    monitor,
+    None,  # The frames of an evaluation are those of the only learner.
     roles=['evaluator', 'inference'],
     receives={'parameters': 'learner'},
   )

@@ -72,16 +72,16 @@ def make_program(config: Config) -> lp.Program:
   parts = make_agent(config), environments.maker(config.run.env, config.run.env_options)
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT, num_peers)
   peers = peer_nodes.add_peers(program, config, config.gossip, *parts, monitor, CALL_TIMEOUT)
-  evaluator = Deferred('nodes.anakin_evaluator', 'AnakinEvaluator')
-  args = *parts, peers[0], monitor
   monitoring.add_evaluator(
     program,
     config,
-    evaluator,
-    *args,
+    monitor,
+    Deferred('nodes.evaluation.compiled', 'CompiledPlayer'),
+    *parts,
+    peers[0],
+    monitor if num_peers > 1 else None,
     roles=['evaluator', 'inference'],
     receives={'parameters': 'learner'},
-    several=num_peers > 1,
   )
   return program
 

@@ -18,6 +18,7 @@ from environments import registry as environments
 from launchers.placement import Resources
 from launchers.program import Program
 from nodes.inference.layout import layout
+from nodes.inference.serving import one_group
 from nodes.runtime.options import RunOptions
 from programs import sebulba
 from programs.options.actors import ActorsConfig
@@ -71,28 +72,25 @@ def make_program(config: Config) -> lp.Program:
     receives={'parameters': 'learner'},
   ):
     for i, env_group in enumerate(layout(acting.num_actors, acting.envs_per_actor, env_groups=1)):
+      seed = config.root_seed.child('actor', i)
       program.add_node(
         lp.PyClassNode(
           Deferred('nodes.impala_actor', 'ImpalaActor'),
           *parts,
-          env_group,
+          one_group(env_group, seed, acting.num_environments, config.sinks),
           learner,
           replay,
           monitor,
-          seed=config.root_seed.child('actor', i),
-          num_environments=acting.num_environments,
-          sinks=config.sinks,
-          update_period=config.learning.update_period,
+          config.learning.update_period,
         )
       )
-  evaluator = Deferred('nodes.impala_evaluator', 'ImpalaEvaluator')
   monitoring.add_evaluator(
     program,
     config,
-    evaluator,
+    monitor,
+    Deferred('nodes.evaluation.fetched', 'FetchingPlayer'),
     *parts,
     learner,
-    monitor,
     roles=['evaluator', 'inference'],
     receives={'parameters': 'learner'},
   )

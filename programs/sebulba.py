@@ -174,14 +174,13 @@ def make_graph(
           config.root_seed.child('actor', i),
         )
       )
-  evaluator = Deferred('nodes.evaluator', 'Evaluator')
   monitoring.add_evaluator(
     program,
     config,
-    evaluator,
+    monitor,
+    Deferred('nodes.evaluation.remote', 'RemotePlayer'),
     make_environment,
     inference[0],
-    monitor,
     roles=['evaluator'],
     sends={'rows': 'inference'},
   )

@@ -43,6 +43,8 @@ def renamed(value):
     return NAMES[found[1]] + found[2] if found else value
   if isinstance(value, dict):
     return {name: renamed(each) for name, each in value.items()}
+  if hasattr(value, '_fields'):
+    return type(value)(*map(renamed, value))
   if type(value) in (list, tuple):
     return type(value)(map(renamed, value))
   if dataclasses.is_dataclass(value) and not isinstance(value, type):

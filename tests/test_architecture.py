@@ -78,6 +78,7 @@ ROOMS = {
   'unrolls': {'runtime'},
   'inference': {'runtime', 'unrolls'},
   'learning': {'runtime', 'unrolls'},
+  'evaluation': {'runtime', 'inference', 'learning'},
 }
 
 
@@ -103,7 +104,7 @@ def test_no_node_imports_reverb_or_grpc_and_only_lifecycle_imports_launchpad():
   'modules, heavy',
   [
     (
-      'nodes.actor, nodes.evaluator, environments.catch, environments.video',
+      'nodes.actor, nodes.evaluator, nodes.evaluation.remote, environments.catch, environments.video',
       ['jax', 'tensorflow', 'reverb', 'pandas'],
     ),
     (
@@ -111,20 +112,20 @@ def test_no_node_imports_reverb_or_grpc_and_only_lifecycle_imports_launchpad():
       'programs.gala, programs.gala_sebulba, programs.intrinsic_rewards',
       ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
     ),
-    ('nodes.anakin, nodes.anakin_evaluator, nodes.gossip_peer', ['tensorflow', 'reverb', 'pandas']),
+    ('nodes.anakin, nodes.evaluation.compiled', ['tensorflow', 'reverb', 'pandas']),
     ('watch', ['jax', 'tensorflow', 'reverb', 'matplotlib']),
     ('sweep, sweeps.seeds', ['jax', 'tensorflow', 'reverb', 'matplotlib', 'optuna']),
     ('evaluate, viewing.evaluation, environments.video', ['tensorflow', 'reverb', 'pandas']),
     # The actors and the evaluator that act themselves know JAX.
     (
-      'nodes.impala_actor, nodes.impala_evaluator, nodes.learner, nodes.relabeller',
+      'nodes.impala_actor, nodes.evaluation.fetched, nodes.learner, nodes.relabeller',
       ['tensorflow', 'reverb', 'grpc', 'pandas'],
     ),
     ('nodes.replay_loader', ['tensorflow', 'reverb', 'grpc', 'pandas']),
     ('nodes.replay', ['jax', 'tensorflow', 'pandas']),
     ('nodes.monitor', ['jax', 'tensorflow', 'matplotlib']),
     (
-      'nodes.inference_learner, nodes.unrolls.reader, nodes.unrolls.writer',
+      'nodes.inference_node, nodes.unrolls.reader, nodes.unrolls.writer',
       ['tensorflow', 'reverb', 'grpc'],
     ),
   ],

@@ -40,14 +40,12 @@ def test_dry_run_prints_peers_that_call_each_other_in_a_cycle(tmp_path, capsys):
   flags = ('--program=gala', '--num_peers=3', f'--graph={picture}', f'--run_dir={tmp_path / "run"}')
   assert run_main('--dry_run', *flags) == 0
   printed = capsys.readouterr().out
-  assert re.search(
-    r'peer +3 x DataCourierNode\(GossipPeer\) +on a CPU worker, restarts: 20', printed
-  )
+  assert re.search(r'peer +3 x DataCourierNode\(Anakin\) +on a CPU worker, restarts: 20', printed)
   assert re.search(r'peer +-> peer +3', printed) and re.search(r'evaluator +-> peer +1', printed)
   assert (
     'learning: about 6,250 updates of each peer, learning starts after 240 actor_steps' in printed
   )
-  assert '3 x GossipPeer' in picture.read_text()
+  assert '3 x Anakin' in picture.read_text()
 
 
 def test_presets_are_listed_beside_the_defaults_that_they_replace(capsys):

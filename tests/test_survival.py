@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.running import processes
-from rundir import audit, curves, node_files
+from rundir import audit, checkpoints, curves, learners, node_files
 from tests.programs_under_test import DONE, ENDLESS, SMALL_REPLAY, SMALL_SEARCH, launch
 
 QUEUE = ('--checkpoint_period=0.5', '--eval_period=500', '--audit')
@@ -190,6 +190,9 @@ def test_peers_keep_training_while_one_is_down_and_mix_with_it_after_its_restart
 ):
   program = start_program(f'--checkpoint_period={period}', ENDLESS, small=GALA)
   program.wait_until(lambda: _mixed(program, 1), 'peer/1 has mixed')
+  for k in (0, 1) if period else ():
+    path = checkpoints.directory(learners.directory(program.run_dir, k))
+    program.wait_until(lambda p=path: checkpoints.newest(p) is not None, f'peer/{k} can resume')
   for name in ('peer-0', 'peer-1', 'monitor-0', 'evaluator-0'):
     victim = program.nodes()[name]
     victim.suspend()  # It holds connections and does nothing.

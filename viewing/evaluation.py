@@ -13,8 +13,8 @@ from agents.seeding import Seed
 from environments import jax_registry, registry
 from environments.base import BatchedEnvironment
 from environments.elsewhere import Elsewhere
-from nodes.evaluator import Episode, complete_rounds, play_episodes
-from nodes.runtime.periodic_evaluator import standard_error
+from nodes.evaluation.episodes import Episode, complete_rounds, play_episodes
+from nodes.evaluator import standard_error
 from viewing.jax_batch import JaxBatch
 from viewing.local_policy import LocalPolicy
 

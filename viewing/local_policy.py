@@ -36,7 +36,7 @@ def acting(agent: Agent) -> Callable[..., tuple[Array, Nest]]:
 
 
 class LocalPolicy:
-  """Acts with given parameters; a `nodes.evaluator.Policy`.
+  """Acts with given parameters; a `nodes.evaluation.episodes.Policy`.
 
   Attributes:
     exploration: of each environment, float32 `[N]`.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from agents.gossip import graphs
 from agents.networks.config import require_choice
@@ -67,3 +69,17 @@ class GossipOptions(CheckedOptions):
         f'--gossip_timeout={self.gossip_timeout:g} has no effect with --gossip={self.gossip}, which '
         f'never waits; leave it out, or set --gossip={BLOCKING}.'
       )
+
+
+class Peer(NamedTuple):
+  """The place of a learner among those with which it mixes its parameters.
+
+  Attributes:
+    options: of gossip.
+    number: of this peer, from 0.
+    successors: Courier clients of the peers that it sends to, in the order of `options.graph`.
+  """
+
+  options: GossipOptions
+  number: int
+  successors: Sequence[Any]

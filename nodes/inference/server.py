@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import numpy as np
@@ -18,15 +18,14 @@ from nodes.inference import batching, slots
 from nodes.inference.device import DeviceInference
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.message_socket import MessageSocket
-from nodes.inference.options import InferenceOptions
 from nodes.inference.rates import InferenceRates
 from nodes.inference.request_decoder import Request, RequestDecoder
 from nodes.inference.scheduler import RequestScheduler
+from nodes.inference.serving import Serving
 from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters, ActingTotals
 from nodes.runtime.watchdog import Watchdog
-from nodes.unrolls.options import UnrollSinks
 from nodes.unrolls.writer import make_writer
 
 
@@ -276,54 +275,43 @@ def num_threads(devices: Sequence[jax.Device]) -> int:
 
 
 def make_server(
-  options: InferenceOptions,
+  serving: Serving,
   agent: Agent,
-  env_groups: Sequence[EnvGroupSpec],
   devices: Sequence[jax.Device],
   environment_spec: specs.EnvironmentSpec,
   action_repeat: int,
   *,
-  seed: Seed,
-  num_environments: int,
   replay_addresses: Sequence[str] | None = None,
-  sinks: UnrollSinks | None = None,
-  observers: Sequence[Any] = (),
   counter: counting.Counter | None = None,
   inbox: SocketServer | None = None,
 ) -> InferenceServer:
   """Returns the server of a node; a restarted node draws other random numbers.
 
   Args:
-    options: of inference; `actor_devices` and `one_core` are left to the caller.
+    serving: what it serves; `actor_devices` and `one_core` are left to the caller.
     agent: the algorithm.
-    env_groups: the environment groups to serve.
     devices: the actor devices.
     environment_spec: of one environment.
     action_repeat: environment frames per actor step.
-    seed: of action sampling.
-    num_environments: training environments of the whole program.
     replay_addresses: host:port of each Reverb server; None if no group trains.
-    sinks: where the unrolls are written, with `replay_addresses`; None for the table `UNROLLS` alone.
-    observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
     counter: incremented by `actor_steps` and `environment_frames`; None for a new one.
     inbox: receives requests; None to serve only this process.
   """
-  writer = None
-  sinks = sinks or UnrollSinks()
+  options, sinks, writer = serving.options, serving.sinks, None
   if replay_addresses is not None:
     writer = make_writer(
       agent,
       environment_spec,
       replay_addresses,
       sinks.audit_dir,
-      observers,
+      serving.observers,
       sinks.unrolls_per_item,
       sinks.tables,
       sinks.recording,
     )
   return InferenceServer(
     agent,
-    env_groups,
+    serving.env_groups,
     devices,
     environment_spec,
     writer=writer,
@@ -331,8 +319,8 @@ def make_server(
     action_repeat=action_repeat,
     batch_size=options.inference_batch_size,
     timeout=options.inference_timeout_ms / 1e3,
-    seed=seed.child('restart', lifecycle.restart_count()),
-    num_environments=num_environments,
+    seed=serving.seed.child('restart', lifecycle.restart_count()),
+    num_environments=serving.num_environments,
     inbox=inbox or SocketServer(shared_memory=options.shared_memory),
     threads=options.inference_threads,
   )

@@ -46,7 +46,7 @@ class ParameterClient:
     """Initialises a client.
 
     Args:
-      learner: Courier client of `nodes.learner.LearnerNode`.
+      learner: Courier client of a `nodes.learning.parameter_service.ParameterService`.
       actor_id: of this actor.
       incarnation: identifies this incarnation of the actor.
       period: seconds from a reply to the next fetch.
@@ -132,7 +132,7 @@ def make_parameter_client(
   """Returns the client of a node that acts, as a new incarnation of that node.
 
   Args:
-    learner: Courier client of `nodes.learner.LearnerNode`.
+    learner: Courier client of a `nodes.learning.parameter_service.ParameterService`.
     actor_id: the node's name.
     period: seconds from a reply to the next fetch.
     acting: receives the parameters and counts the steps.

@@ -24,8 +24,8 @@ _INCARNATIONS = 16
 class ParameterServer:
   """Replies with parameters and counts the steps that actors report.
 
-  A `nodes.learning.loop.ParameterConsumer`. The version, parameters and counters in one reply are
-  consistent.
+  A `nodes.learning.replay_training.ParameterConsumer`. The version, parameters and counters in one reply
+  are consistent.
   """
 
   def __init__(self, progress: ActingCounters, counter: Any, gate: ReadyGate):

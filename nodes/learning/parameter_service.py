@@ -8,8 +8,8 @@ from typing import Any
 import acme
 
 from agents.types import Nest
-from nodes.learning.loop import ParameterConsumer
 from nodes.learning.parameter_server import ParameterServer, ParamsVersion
+from nodes.learning.replay_training import ParameterConsumer
 from nodes.runtime.gate import ReadyGate
 
 

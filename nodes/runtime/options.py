@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 
 from agents.options import CheckedOptions, option
@@ -105,6 +106,11 @@ class EvaluationOptions(CheckedOptions):
   )
   video_frames: int = option(500, 'maximum number of frames in a video', at_least=1)
   videos_kept: int = option(5, 'number of videos to keep, the newest', at_least=1)
+
+  @property
+  def episodes_each(self) -> int:
+    """Episodes of one evaluation in each environment."""
+    return math.ceil(self.eval_episodes / self.eval_envs)
 
   def resolve(self, num_steps: int) -> EvaluationOptions:
     """Returns the options with every 'choose for me' replaced by the choice, for a run's length."""

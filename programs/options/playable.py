@@ -13,7 +13,8 @@ from launchers import own_python, streams
 from programs.options import agent_choice
 
 # The nodes that play an environment without JAX, and what records it.
-_PLAYERS, _RECORDER = ('nodes.actor', 'nodes.evaluator'), 'environments.video'
+_PLAYERS = 'nodes.actor', 'nodes.evaluator', 'nodes.evaluation.remote'
+_RECORDER = 'environments.video'
 NOTICE_SECONDS = 10.0  # After them, launch.py says that it is making the environment.
 # A program that takes all kinds of actions, by the registry of environments.
 _ANY_ACTIONS = {registry: 'sebulba', jax_registry: 'anakin'}

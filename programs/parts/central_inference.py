@@ -9,7 +9,8 @@ from typing import Any
 from agents.seeding import Seed
 from launchers.program import Program
 from nodes.gossip.options import GossipOptions
-from nodes.inference.layout import EnvGroupSpec, layout
+from nodes.inference.layout import layout
+from nodes.inference.serving import Serving
 from programs.options.inference import InferenceConfig
 from programs.parts import peers
 from programs.parts.launchpad_nodes import (
@@ -60,14 +61,12 @@ def add_inference_nodes(
         Deferred('nodes.inference_node', 'InferenceNode'),
         make_agent,
         make_environment,
-        _env_groups(config, i),
+        _serving(config, i, config.root_seed.child('inference', i), observers),
         learner,
         replay,
         monitor,
         name=f'inference/{i}',
         update_period=config.learning.update_period,
-        observers=observers,
-        **_serving(config, config.root_seed.child('inference', i)),
       )
       inference.append(program.add_node(worker))
   return inference
@@ -124,31 +123,19 @@ def add_inference_learners(
         num_replicas=replicas,
       )
       if gossip:
-        node_class = Deferred('nodes.gossip_inference_learner', 'GossipInferenceLearner')
-        own = {
-          **_serving(config, seed.child('peer', i)),
-          'training': peers.training_of(gossip, training, i),
-          'gossip': gossip,
-          'peer': i,
-        }
-      else:
-        node_class = Deferred('nodes.inference_learner', 'InferenceLearner')
-        own = {
-          **_serving(config, seed),
-          'training': training,
-          'observers': observers,
-          'coordinator': coordinator,
-          'serves_params': serves_params,
-        }
+        training = peers.training_of(gossip, training, i)
+      own_seed = seed.child('peer', i) if gossip else seed
       node = make_node(
         InferenceHandle('inference'),
-        node_class,
+        Deferred('nodes.learner', 'LearnerNode'),
         make_agent,
         make_environment,
-        _env_groups(config, i),
         replay[i * shards : (i + 1) * shards],
         monitor,
-        **own,
+        training,
+        serving=_serving(config, i, own_seed.child('replica', training.replica), observers),
+        serves_params=serves_params,
+        coordinator=coordinator,
       )
       nodes.append(node)
       inference.append(program.add_node(node))
@@ -163,9 +150,9 @@ def add_inference_learners(
   return inference, params
 
 
-def _env_groups(config: InferenceConfig, server: int) -> list[EnvGroupSpec]:
-  """Returns the groups of environments that inference server number `server` serves."""
-  return layout(
+def _serving(config: InferenceConfig, server: int, seed: Seed, observers: Sequence[Any]) -> Serving:
+  """Returns what inference server number `server` serves."""
+  env_groups = layout(
     config.actors_per_server,
     config.acting.envs_per_actor,
     config.acting.env_groups,
@@ -173,13 +160,5 @@ def _env_groups(config: InferenceConfig, server: int) -> list[EnvGroupSpec]:
     server,
     config.num_servers,
   )
-
-
-def _serving(config: InferenceConfig, seed: Seed) -> dict[str, Any]:
-  """Returns what a node that serves actors gets, by argument."""
-  return {
-    'options': config.inference,
-    'seed': seed,
-    'num_environments': config.num_environments,
-    'sinks': config.sinks,
-  }
+  num_environments = config.num_environments
+  return Serving(env_groups, config.inference, seed, num_environments, config.sinks, observers)

@@ -46,26 +46,28 @@ def add_monitor(
 def add_evaluator(
   program: Program,
   config: CommonConfig,
-  evaluator: Deferred,
+  monitor: Any,
+  player: Deferred,
   *args: Any,
   roles: Sequence[Role],
   sends: Mapping[str, Role] | None = None,
   receives: Mapping[str, Role] | None = None,
-  **kwargs: Any,
 ) -> None:
   """Adds the evaluator, unless --eval_envs=0.
 
   Args:
     program: the graph.
     config: the program's options.
-    evaluator: the class, a `nodes.runtime.periodic_evaluator.PeriodicEvaluator`.
+    monitor: a handle on the monitor.
+    player: the class of a `nodes.evaluation.player.Player`.
     *args: its arguments before its name.
     roles: as `Program.add_node` takes them.
     sends: as `Program.add_node` takes it.
     receives: as `Program.add_node` takes it.
-    **kwargs: its arguments after the seed.
   """
   if config.evaluation.eval_envs:
     seed = config.root_seed.child('evaluator')
-    node = lp.PyClassNode(evaluator, *args, 'evaluator/0', config.evaluation, seed, **kwargs)
+    evaluator = Deferred('nodes.evaluator', 'Evaluator')
+    common = monitor, 'evaluator/0', config.evaluation, seed
+    node = lp.PyClassNode(evaluator, player, args, *common)
     program.add_node(node, label='evaluator', roles=roles, sends=sends, receives=receives)

@@ -8,7 +8,7 @@ from typing import Any
 
 from launchers.placement import Resources
 from launchers.program import Program
-from nodes.gossip.options import GossipOptions
+from nodes.gossip.options import GossipOptions, Peer
 from nodes.learning.options import TrainingOptions
 from nodes.runtime.options import RunOptions
 from programs.options.compiled_loop import CompiledLoopConfig
@@ -50,7 +50,7 @@ def add_peers(
   """
   others = [config.root_seed.child('peer', k) for k in range(1, gossip.num_peers)]
   seeds = [config.root_seed.child('anakin'), *others]  # The first one's is Anakin's.
-  nodes = [DataCourierNode(Deferred('nodes.gossip_peer', 'GossipPeer')) for _ in seeds]
+  nodes = [DataCourierNode(Deferred('nodes.anakin', 'Anakin')) for _ in seeds]
   with program.group('peer', roles=['actor', 'learner'], sends={'parameters': 'learner'}):
     peers = [program.add_node(node) for node in nodes]
   for k, node in enumerate(nodes):
@@ -61,10 +61,9 @@ def add_peers(
       monitor,
       config.loop,
       _run_of(config.run, gossip, k),
-      gossip,
-      [peers[other] for other in gossip.graph.successors[k]],
-      peer=k,
       seed=seeds[k],
+      name=f'peer/{k}',
+      peer=Peer(gossip, k, [peers[other] for other in gossip.graph.successors[k]]),
       params_seed=seeds[0],
     )
   return peers
@@ -82,7 +81,7 @@ def _run_of(run: RunOptions, gossip: GossipOptions, peer: int) -> RunOptions:
 
 
 def connect(gossip: GossipOptions, nodes: Sequence[Any], call_timeout: float) -> None:
-  """Gives nodes that were made without them handles on their successors.
+  """Makes nodes peers of each other, by handles on their successors.
 
   Args:
     gossip: how the peers mix.
@@ -93,7 +92,8 @@ def connect(gossip: GossipOptions, nodes: Sequence[Any], call_timeout: float) ->
   for handle in handles:
     handle.set_client_kwargs(call_timeout=call_timeout)
   for k, node in enumerate(nodes):
-    node.add_arguments(successors=[handles[other] for other in gossip.graph.successors[k]])
+    successors = [handles[other] for other in gossip.graph.successors[k]]
+    node.add_arguments(peer=Peer(gossip, k, successors))
 
 
 def placement(config: CompiledLoopConfig, gossip: GossipOptions) -> dict[str, Resources]:

@@ -6,7 +6,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from environments.gym import GymnasiumBatch
 from environments.lives import LivesAsEpisodes
-from nodes.evaluator import Episode, play_episodes
+from nodes.evaluation.episodes import Episode, play_episodes
 
 FIRST, MID, LAST = 0, 1, 2
 NOOP, MOVE = 0, 1

@@ -12,12 +12,14 @@ from PIL import Image
 from agents.seeding import Seed
 from environments.base import Exhausted
 from environments.catch import Catch
+from nodes import evaluator as evaluator_lib
 from nodes.actor import Actor
-from nodes.evaluator import Evaluator, complete_rounds, play_episodes, record_video
+from nodes.evaluation.episodes import complete_rounds, play_episodes, record_video
+from nodes.evaluation.remote import RemotePlayer
+from nodes.evaluator import Evaluator
 from nodes.inference.client import RemotePolicy
-from nodes.runtime import lifecycle, periodic_evaluator
+from nodes.runtime import lifecycle
 from nodes.runtime.options import EvaluationOptions
-from nodes.runtime.periodic_evaluator import PeriodicEvaluator
 from tests.nodes.counter import CounterEnvironment
 
 
@@ -167,7 +169,7 @@ def test_an_episode_that_never_ends_counts_with_its_return_so_far_in_the_last_ro
 def test_an_evaluator_without_time_plays_one_round(connect, answer):
   inference, monitor = Inference(), Monitor()
   options = evaluation(eval_seconds=1e-9)
-  Evaluator(Catch, answer(inference), connect(monitor), 'judge/0', options, Seed(3)).run()
+  judge((Catch, answer(inference)), connect(monitor), options)
   assert [v['evaluator_episodes'] for v in monitor.evaluations + monitor.final] == [12, 4]
 
 
@@ -175,6 +177,11 @@ def evaluation(**options):
   """Returns options without limits of time, of 10 episodes in 4 environments."""
   plain = {'eval_envs': 4, 'eval_episodes': 10, 'eval_period': 1000}
   return EvaluationOptions(**plain | {'eval_share': 1.0, 'eval_seconds': 0.0} | options)
+
+
+def judge(arguments, monitor, options, make_player=RemotePlayer):
+  """Runs an evaluator to its end."""
+  Evaluator(make_player, arguments, monitor, 'judge/0', options, Seed(3)).run()
 
 
 class Training(Monitor):
@@ -194,26 +201,30 @@ class Training(Monitor):
     self.evaluated_at.append(self.steps)
 
 
-class Playing(PeriodicEvaluator):
-  """Plays evaluations of one episode, each of which takes 7 seconds of `clock`."""
+class Playing:
+  """A player of evaluations of one episode, each of which takes 7 seconds of `clock`."""
 
-  def __init__(self, monitor, options, clock):
-    super().__init__(monitor, 'judge/0', options, Seed(3))
+  record = None
+
+  def __init__(self, clock, name, options, seed):
     self._clock = clock
 
-  def run(self):
-    self._run_periodically(self._play)
+  def prepare(self, should_stop):
+    pass
 
-  def _play(self, should_stop, is_out_of_time):
+  def play(self, should_stop, is_out_of_time):
     self._clock[0] += 7.0
     return [1.0], {}
+
+  def close(self):
+    pass
 
 
 @pytest.fixture
 def clock(monkeypatch):
   """The time of evaluators, in a list. They ask for progress without a pause."""
   now = [100.0]
-  monkeypatch.setattr(periodic_evaluator, 'time', types.SimpleNamespace(monotonic=lambda: now[0]))
+  monkeypatch.setattr(evaluator_lib, 'time', types.SimpleNamespace(monotonic=lambda: now[0]))
   stop = threading.Event()
   monkeypatch.setattr(stop, 'wait', lambda timeout: False)
   monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
@@ -223,7 +234,7 @@ def clock(monkeypatch):
 def test_an_evaluation_is_due_a_period_of_actor_steps_after_the_one_before(connect, clock):
   training = Training()
   options = evaluation(eval_envs=1, eval_episodes=1, eval_period=150)
-  Playing(connect(training), options, clock).run()
+  judge((clock,), connect(training), options, Playing)
   assert training.evaluated_at == [50, 200, 350]
   assert len(training.final) == 1
 
@@ -237,7 +248,7 @@ def test_evaluations_go_on_after_a_learner_has_restarted_at_an_earlier_step(conn
 
   training = Restarted()
   options = evaluation(eval_envs=1, eval_episodes=1, eval_period=200)
-  Playing(connect(training), options, clock).run()
+  judge((clock,), connect(training), options, Playing)
   assert training.evaluated_at == [50, 250, 250]
 
 
@@ -252,11 +263,11 @@ def test_an_evaluation_that_is_due_waits_for_its_share_of_the_time(connect, cloc
       took=taken.append,
     )
 
-  monkeypatch.setattr(periodic_evaluator, 'EvaluationBudget', budget)
+  monkeypatch.setattr(evaluator_lib, 'EvaluationBudget', budget)
   options = evaluation(
     eval_envs=1, eval_episodes=1, eval_period=50, eval_share=0.25, eval_seconds=9.0
   )
-  Playing(connect(training), options, clock).run()
+  judge((clock,), connect(training), options, Playing)
   assert budgets == [(0.25, 9.0)]
   assert training.evaluated_at == [150]
   assert taken == [7.0, 7.0]  # That evaluation, and the final one.
@@ -266,15 +277,7 @@ def test_an_evaluation_that_is_due_waits_for_its_share_of_the_time(connect, cloc
 
 def test_the_evaluator_ends_with_an_evaluation_of_the_final_parameters(connect, answer):
   inference, monitor = Inference(), Monitor()
-  evaluator = Evaluator(
-    lambda n, seed: Catch(n, seed),
-    answer(inference),
-    connect(monitor),
-    'judge/0',
-    evaluation(),
-    Seed(3),
-  )
-  evaluator.run()
+  judge((Catch, answer(inference)), connect(monitor), evaluation())
   assert len(monitor.evaluations) == len(monitor.final) == 1
   for values in monitor.evaluations + monitor.final:
     assert values['evaluator_episodes'] == 12
@@ -291,7 +294,7 @@ def test_an_evaluator_records_one_environment_in_place_of_all_and_the_final_para
 ):
   inference, monitor = Inference(), Monitor(last=2)  # An evaluation and a video.
   options = evaluation(video_period=1e9, video_frames=7)
-  Evaluator(Catch, answer(inference), connect(monitor), 'judge/0', options, Seed(3)).run()
+  judge((Catch, answer(inference)), connect(monitor), options)
   assert [steps for steps, _ in monitor.videos] == [100, 100]
   assert [set(values) for values in monitor.evaluations[1:]] == [{'video_seconds'}] * 2
   for _, gif in monitor.videos:

@@ -21,7 +21,8 @@ from agents.seeding import Seed
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from nodes.anakin import Anakin
-from nodes.anakin_evaluator import AnakinEvaluator
+from nodes.evaluation.compiled import CompiledPlayer
+from nodes.evaluator import Evaluator
 from nodes.learning.options import LoopOptions
 from nodes.monitor import Monitor
 from nodes.runtime import lifecycle
@@ -107,15 +108,8 @@ def test_it_trains_and_sends_its_parameters_to_the_evaluator(tmp_path, connect, 
   node = make_node(tmp_path, connect(monitor))
   thread = start(node)
   client = connect(node)
-  AnakinEvaluator(
-    make_agent,
-    Catch,
-    client,
-    connect(monitor),
-    'evaluator/0',
-    evaluation(episodes=12),
-    Seed(1),
-  ).run()
+  arguments, options = (make_agent, Catch, client, None), evaluation(episodes=12)
+  Evaluator(CompiledPlayer, arguments, connect(monitor), 'evaluator/0', options, Seed(1)).run()
   status = monitor.status()
   assert status['finished'] and status['latest']['evaluator/0']['evaluator_episodes'] == 15
   won = 15 * (1 + status['latest']['evaluator/0']['evaluator_return']) / 2  # Of returns 1 and -1.
@@ -249,10 +243,9 @@ def test_an_evaluator_compiles_and_waits_for_parameters_before_the_first_evaluat
 
   agent = make_agent(Catch().observation_spec, Catch().action_spec)
   found = {'environment_frames': 1}, jax.device_get(agent.init(jax.random.key(0)).params)
-  monkeypatch.setattr('nodes.anakin_evaluator.Evaluation', Recorded)
-  AnakinEvaluator(
-    make_agent, Catch, Served(), Served(), 'evaluator/0', evaluation(episodes=5), Seed(1)
-  ).run()
+  monkeypatch.setattr('nodes.evaluation.compiled.Evaluation', Recorded)
+  arguments, options = (make_agent, Catch, Served(), None), evaluation(episodes=5)
+  Evaluator(CompiledPlayer, arguments, Served(), 'evaluator/0', options, Seed(1)).run()
   assert called == ['compile', 'get_params', 'progress', 'get_params', 'final_evaluation']
 
 

@@ -20,12 +20,13 @@ from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from environments.catch import Catch
 from nodes.actor import Actor
+from nodes.evaluation.fetched import FetchingPlayer
 from nodes.impala_actor import ImpalaActor
-from nodes.impala_evaluator import ImpalaEvaluator
 from nodes.inference.client import RemotePolicy, ServerAddress
 from nodes.inference.device import DeviceInference
 from nodes.inference.layout import layout
 from nodes.inference.options import InferenceOptions
+from nodes.inference.serving import Serving, one_group
 from nodes.inference_node import InferenceNode
 from nodes.learning.parameter_server import ParameterServer
 from nodes.learning.prefetcher import DevicePrefetcher
@@ -34,18 +35,16 @@ from nodes.runtime.counters import ActingCounters
 from nodes.runtime.gate import ReadyGate
 from nodes.unrolls import tables
 from nodes.unrolls.assembler import unroll_spec
-from nodes.unrolls.options import UnrollSinks
 from nodes.unrolls.packing import Columns
 from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.counter import CounterAgent, CounterEnvironment
 from tests.nodes.replay_size import replay_size
-from tests.nodes.test_actor import Monitor, evaluation
+from tests.nodes.test_actor import Monitor, evaluation, judge
 from tests.ports import unused_port
 from tests.waiting import DEADLINE, end_of_writers, wait_until
 
 EVAL_ENVS = 2
-WRITING = {'seed': Seed(3), 'num_environments': 4, 'sinks': UnrollSinks()}
 SMALL = VTraceConfig(unroll_length=7, mlp_sizes=(16,), core='lstm', lstm_size=8, frame_stack=3)
 
 
@@ -105,11 +104,10 @@ class Acting:
     return ImpalaActor(
       make_agent,
       self.make_environment,
-      env_group,
+      one_group(env_group, Seed(3), num_environments=4),
       connect(self.learner),
       [self._address],
       None,
-      **WRITING,
       update_period=0.01,
     )
 
@@ -161,17 +159,16 @@ class Asking(Acting):
   def _make_actor(self, connect, make_agent, env_group):
     port = unused_port()
     self.inference, self.ends = ServerAddress(f'localhost:{port}'), queue.SimpleQueue()
+    options = InferenceOptions(inference_batch_size=2, inference_timeout_ms=1.0, one_core=False)
     self._node = InferenceNode(
       make_agent,
       self.make_environment,
-      [env_group, layout(2, 2, 1, EVAL_ENVS)[-1]],
+      Serving([env_group, layout(2, 2, 1, EVAL_ENVS)[-1]], options, Seed(3), num_environments=4),
       connect(self.learner),
       [self._address],
       connect(self),
       port=port,
       name='inference/0',
-      options=InferenceOptions(inference_batch_size=2, inference_timeout_ms=1.0, one_core=False),
-      **WRITING,
       update_period=0.01,
     )
     self._serving = self._thread_of(self._node)
@@ -328,8 +325,8 @@ def _learner():
 def test_the_evaluator_plays_with_one_version_and_says_which(connect):
   learner = _learner()
   monitor = Monitor()
-  clients = connect(learner), connect(monitor)
-  ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', evaluation(), Seed(3)).run()
+  arguments = make_vtrace, make_catch, connect(learner)
+  judge(arguments, connect(monitor), evaluation(), FetchingPlayer)
   assert len(monitor.evaluations) == len(monitor.final) == 1
   for values in monitor.evaluations + monitor.final:
     assert (values['evaluator_episodes'], values['evaluated_frames']) == (12, 77)
@@ -344,17 +341,17 @@ def test_an_evaluator_fails_with_its_inference_and_does_not_wait_for_it(connect,
 
   learner = _learner()
   monkeypatch.setattr(DeviceInference, 'serve', serve)
-  clients = connect(learner), connect(Monitor())
+  arguments = make_vtrace, make_catch, connect(learner)
   with pytest.raises(MemoryError, match='out of memory'):
-    ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', evaluation(), Seed(3)).run()
+    judge(arguments, connect(Monitor()), evaluation(), FetchingPlayer)
 
 
 def test_the_evaluator_records_with_the_newest_parameters(connect):
   learner = _learner()
   monitor = Monitor(last=2)
   options = evaluation(eval_episodes=4, video_period=1e9, video_frames=100)
-  clients = connect(learner), connect(monitor)
-  ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', options, Seed(3)).run()
+  arguments = make_vtrace, make_catch, connect(learner)
+  judge(arguments, connect(monitor), options, FetchingPlayer)
   assert learner.variables_asked == 5  # Before the first evaluation; two evaluations, two videos.
   assert len(monitor.videos) == 2
   for _, gif in monitor.videos:

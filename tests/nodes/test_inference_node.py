@@ -5,8 +5,13 @@ from concurrent import futures
 
 import pytest
 
+from agents.seeding import Seed
+from nodes.inference.options import InferenceOptions
+from nodes.inference.serving import Serving
 from nodes.inference_node import InferenceNode
 from nodes.runtime.counters import ActingTotals
+from tests.nodes.counter import CounterAgent, CounterEnvironment
+from tests.ports import unused_port
 
 
 class Learner:
@@ -23,12 +28,17 @@ class Learner:
     return reply
 
 
+class Agent(CounterAgent):
+  def init(self, key):
+    return types.SimpleNamespace(params=key)
+
+
 class Server:
   """Fails once the learner does not reply."""
 
   def __init__(self, learner):
     self._learner = learner
-    self.compile = self.start = self.finish_training = lambda: None
+    self.compile = self.start = self.finish_training = self.close = lambda: None
     self.set_params = lambda version, params: None
     self.totals = ActingTotals
 
@@ -37,16 +47,19 @@ class Server:
       raise TimeoutError('a batch hangs')
 
 
-def test_a_failure_of_the_service_is_noticed_while_the_learner_is_away():
-  learner, looks = Learner(), iter(range(100))
-  node = types.SimpleNamespace(
-    _learner=learner,
-    _name='inference/0',
-    _update_period=0.0,
-    _monitor=None,
-    _agent=types.SimpleNamespace(init=lambda key: types.SimpleNamespace(params=key)),
-    _options=types.SimpleNamespace(one_core=False),
-    _stop=types.SimpleNamespace(is_set=lambda: next(looks, None) is None),
+def test_a_failure_of_the_service_is_noticed_while_the_learner_is_away(monkeypatch):
+  learner = Learner()
+  monkeypatch.setattr('nodes.inference_node.make_server', lambda *args, **kwargs: Server(learner))
+  node = InferenceNode(
+    lambda *specs: Agent(),
+    lambda num_envs, seed: CounterEnvironment([3]),
+    Serving([], InferenceOptions(one_core=False), Seed(0), num_environments=1),
+    learner,
+    [],
+    None,
+    port=unused_port(),
+    name='inference/0',
+    update_period=0.0,
   )
   with pytest.raises(TimeoutError, match='a batch hangs'):
-    InferenceNode._serve(node, Server(learner))
+    node.run()

@@ -87,8 +87,8 @@ def test_no_two_options_of_a_program_have_the_same_name():
 def test_nodes_receive_the_groups_of_the_config_themselves():
   config = options.make(sebulba.Config, run_dir='x', inference_timeout_ms=7.0).resolve()
   (node,) = sebulba.make_program(config).groups['inference_learner']
-  assert node._kwargs['options'] is config.inference
-  assert node._kwargs['training'].run is config.run
+  assert node._kwargs['serving'].options is config.inference
+  assert node._args[-1].run is config.run
 
 
 def test_an_option_of_another_program_is_refused_with_the_programs_that_have_it(capsys):

@@ -1,7 +1,7 @@
 """Checkpoints are due once a period; one that is never done is said and counted as often."""
 
 from nodes.runtime.checkpoint_schedule import CheckpointSchedule
-from tests.nodes.runtime.test_evaluation_budget import Clock
+from tests.nodes.evaluation.test_budget import Clock
 
 
 def test_a_checkpoint_that_stalls_is_logged_and_counted_once_a_period(caplog):

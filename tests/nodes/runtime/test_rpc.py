@@ -9,10 +9,10 @@ from agents.seeding import Seed
 from nodes.inference import codec
 from nodes.inference.client import ServerAddress
 from nodes.inference.options import InferenceOptions
-from nodes.inference_learner import InferenceLearner
+from nodes.inference.serving import Serving
+from nodes.learner import LearnerNode
 from nodes.runtime import lifecycle, rpc
 from nodes.runtime.counters import ActingTotals
-from nodes.unrolls.options import UnrollSinks
 from tests.ports import unused_port
 
 
@@ -72,15 +72,8 @@ def test_no_call_is_retried_once_the_program_stops(connect):
 
 def test_a_failing_inference_learner_makes_no_actor_or_relabeller_exit(broken_learner):
   port = unused_port()
-  node = InferenceLearner(
-    **broken_learner,
-    env_groups=[],
-    port=port,
-    options=InferenceOptions(),
-    seed=Seed(0),
-    num_environments=1,
-    sinks=UnrollSinks(),
-  )
+  serving = Serving([], InferenceOptions(), Seed(0), num_environments=1)
+  node = LearnerNode(**broken_learner, serving=serving, port=port)
   connection = ServerAddress(f'localhost:{port}').connect()
   connection.send(codec.pack('actor/0', 1, 0, 0))
   with pytest.raises(OSError, match='the environment is broken'):

@@ -3,7 +3,7 @@
 import pytest
 
 from nodes.runtime.watchdog import LIMIT_SECONDS, Watchdog
-from tests.nodes.runtime.test_evaluation_budget import Clock
+from tests.nodes.evaluation.test_budget import Clock
 
 
 def check_for(watch, clock, seconds):

@@ -1,6 +1,6 @@
 """The time of evaluations is a share of the wall time, apart from a few free seconds of each."""
 
-from nodes.runtime.evaluation_budget import FREE_SECONDS, EvaluationBudget
+from nodes.evaluation.budget import FREE_SECONDS, EvaluationBudget
 
 
 class Clock:

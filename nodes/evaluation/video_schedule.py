@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from absl import logging
 
+from nodes.evaluation.budget import EvaluationBudget
 from nodes.runtime import activity, lifecycle
-from nodes.runtime.evaluation_budget import EvaluationBudget
 
 # Plays a part of an episode and returns it as the content of a GIF file. Takes `should_stop`, upon which
 # it raises lifecycle.Stopped, and `is_out_of_time`, which returns whether to end the video.

@@ -1,6 +1,5 @@
-"""The training loop: what it reports first, and what it does last."""
+"""Training from replay: what it reports first, and what it does last."""
 
-import contextlib
 import threading
 import types
 from concurrent import futures
@@ -12,8 +11,10 @@ import numpy as np
 
 from agents.agent import UpdateOutput
 from agents.seeding import Seed
-from nodes.learning import loop, serialisation
+from nodes.learning import serialisation
 from nodes.learning.options import LearningOptions, TrainingOptions
+from nodes.learning.replay_training import ReplayTraining, prepare
+from nodes.learning.training import Training
 from nodes.runtime import lifecycle
 from nodes.runtime.options import RunOptions
 from nodes.unrolls import tables
@@ -25,24 +26,36 @@ from rundir import checkpoints, saved_params
 from tests.nodes.counter import CounterAgent, CounterEnvironment
 
 
-def test_a_stopped_learner_ends_the_writing_of_unrolls_before_its_last_checkpoint():
+def test_a_stopped_learner_ends_the_writing_of_unrolls_before_its_last_checkpoint(tmp_path):
   """A recording, too: the process may exit as soon as the checkpoint is written."""
 
-  def step():
-    raise lifecycle.Stopped
+  class Stopping(Training):
+    def _counts(self):
+      return {}
+
+    def _is_trained(self):
+      return False
+
+    def _step(self):
+      raise lifecycle.Stopped
+
+    def _stop_writing(self):
+      did.append('unrolls')
+
+    def _save(self):
+      did.append('checkpoint')
+      return {}, np.zeros(1)
+
+    def _final_params(self):
+      raise AssertionError('training has not ended')
+
+    def _measure(self, seconds):
+      return {}
 
   did = []
-  training = types.SimpleNamespace(
-    _prepared=types.SimpleNamespace(trained=False),
-    _options=types.SimpleNamespace(run=types.SimpleNamespace(num_steps=1)),
-    _learner=types.SimpleNamespace(actor_steps=lambda: 0, step=step),
-    _service=types.SimpleNamespace(stop_writing=lambda: did.append('unrolls')),
-    _checkpointer=types.SimpleNamespace(write_now=lambda: did.append('checkpoint')),
-    _counter=types.SimpleNamespace(get_counts=dict),
-    _reporter=contextlib.nullcontext(),
-    _finished=False,
-  )
-  loop._Training.run(training)
+  run = RunOptions(run_dir=str(tmp_path))
+  training = Stopping('learner/0', run, str(tmp_path), None, threading.Event())
+  training.run()
   assert did == ['unrolls', 'checkpoint']
 
 
@@ -52,8 +65,8 @@ def test_a_learner_reports_its_counters_until_it_has_measurements():
     _service=types.SimpleNamespace(check=lambda: None),
     _stop=threading.Event(),
     _prepared=types.SimpleNamespace(first_step=7),
+    _counts=lambda: {'actor_steps': 5},
     _learner=types.SimpleNamespace(learner_steps=7),
-    _counter=types.SimpleNamespace(get_counts=lambda: {'actor_steps': 5}),
     _reporter=types.SimpleNamespace(
       maybe_count=did.append, maybe_report=lambda: did.append('everything')
     ),
@@ -61,7 +74,7 @@ def test_a_learner_reports_its_counters_until_it_has_measurements():
   )
   for learner_steps in (7, 8, 9):
     training._learner.learner_steps = learner_steps
-    loop._Training._check(training)
+    ReplayTraining._check(training)
   assert did == [{'actor_steps': 5}, {'actor_steps': 5}, 'everything']
 
 
@@ -109,6 +122,7 @@ class _Actors:
     return {}
 
   def finish_training(self):
+    self._counter.increment(actor_steps=1)  # The last that the actors do.
     self._writer.close()
 
 
@@ -145,12 +159,13 @@ def test_finished_training_leaves_a_checkpoint_of_its_end(tmp_path, serve):
     batch_parts=(BatchPart(UNROLLS, 2),),
     seed=Seed(0),
   )
-  prepared = loop.prepare(lambda *specs: _Agent(), lambda n, seed: CounterEnvironment([3]), options)
+  prepared = prepare(lambda *specs: _Agent(), lambda n, seed: CounterEnvironment([3]), options)
   actors = _Actors(prepared, address)
-  loop.train(prepared, options, actors, [address], monitor, monitor.stop)
+  ReplayTraining(prepared, options, actors, [address], monitor, monitor.stop).run()
   found = checkpoints.newest(checkpoints.directory(str(tmp_path)))
   final = serialisation.params(saved_params.read(str(tmp_path), 'final'), np.float32(0))
-  assert found.counts == {name: monitor.final[name] for name in found.counts}
+  counts = {name: monitor.final[name] for name in found.counts}
+  assert counts == found.counts | {'actor_steps': found.counts['actor_steps'] + 1}
   steps = found.counts['learner_steps']
   # The parameters of the last step have been published, with ten steps more.
   assert found.counts == {

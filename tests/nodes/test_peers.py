@@ -1,6 +1,7 @@
 """Peers, with real servers and without a launcher."""
 
 import threading
+import types
 
 import jax
 import numpy as np
@@ -12,8 +13,7 @@ from agents.seeding import Seed
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from nodes.anakin import Anakin
-from nodes.gossip.options import ASYNC, BLOCKING, GossipOptions
-from nodes.gossip_peer import GossipPeer
+from nodes.gossip.options import ASYNC, BLOCKING, GossipOptions, Peer
 from nodes.learning.options import LoopOptions
 from nodes.monitor import Monitor
 from nodes.runtime import lifecycle
@@ -36,16 +36,15 @@ def make_peer(
   run = RunOptions(num_steps=num_steps, run_dir=str(run_dir), checkpoint_period=1e9)
   options = GossipOptions(num_peers=num_peers, gossip=gossip, gossip_timeout=DEADLINE)
   seeds = [Seed(1).child('peer', k) for k in (peer, 0)]
-  return GossipPeer(
+  return Anakin(
     make_agent,
     Catch,
     monitor,
     LOOP,
     run,
-    options,
-    successors,
-    peer=peer,
     seed=seeds[0],
+    name=f'peer/{peer}',
+    peer=Peer(options, peer, successors),
     params_seed=seeds[1],
   )
 
@@ -157,8 +156,10 @@ def test_a_peer_that_resumes_after_its_end_tells_its_successors(tmp_path, connec
   peers = make_peers(tmp_path, connect, connect(monitor), 2, num_steps=40)
   start(peers, monitor, stop)
   for k, peer in enumerate(peers):
-    assert peer._counts['actor_steps'] >= 40 and not peer._exchange.measure()['gossip_sent']
-    assert peer._exchange.mailbox.wait(1 - k, 0.0), 'it would wait for the other'
+    assert (
+      peer._training._counts()['actor_steps'] >= 40 and not peer._mixer.measure()['gossip_sent']
+    )
+    assert peer._mixer._exchange.mailbox.wait(1 - k, 0.0), 'it would wait for the other'
 
 
 def schedules(opt_state):
@@ -177,18 +178,20 @@ def test_a_peer_without_a_checkpoint_starts_with_a_neighbours_parameters(
   monitor = Monitor(str(tmp_path), 10**9, num_evaluators=0, num_learners=2)
   client = connect(monitor)
   neighbour, _ = make_peers(tmp_path, connect, client, 2, hardly_learning)
-  neighbour._counts = {'actor_steps': 100, 'environment_frames': 100, 'learner_steps': steps}
+  counts = {'actor_steps': 100, 'environment_frames': 100, 'learner_steps': steps}
   monkeypatch.setenv(lifecycle.RESTART_COUNT_VARIABLE, '1')
   agent = hardly_learning(Catch().observation_spec, Catch().action_spec)
   params = agent.init(Seed(5).key()).params
-  neighbour._published = neighbour._counts, params
+  neighbour._training = types.SimpleNamespace(published=(counts, params))
   neighbour._gate.open()
   successors = [connect(neighbour)]
   restarted = make_peer(tmp_path, hardly_learning, client, successors, 1, 2, gossip=ASYNC)
-  start([restarted], monitor, stop, lambda: restarted._counts['learner_steps'] > steps)
-  assert restarted._counts['actor_steps'] > 100
-  found = jax.device_get(restarted._state.learner)
-  done = restarted._counts['learner_steps']
+  learner_steps = lambda: monitor.status()['counts'].get('learner_steps', 0)  # noqa: E731
+  start([restarted], monitor, stop, lambda: learner_steps() > steps)
+  done_counts, _ = restarted.get_params()
+  assert done_counts['actor_steps'] > 100
+  found = jax.device_get(restarted._training._state.learner)
+  done = done_counts['learner_steps']
   assert steps < done < steps + 1000 and (done - int(found.learner_steps)) % 2**32 == 0
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9), found.params, params)
   # The learning rate is that of the neighbour's learner steps.

@@ -1,9 +1,9 @@
-"""The training loop of every node with a learner."""
+"""Training from replay, of every node with a learner."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import functools
 import threading
 import zlib
 from collections.abc import Callable, Sequence
@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
-from absl import logging
 from acme import specs
 from acme.utils import counting
 from flax import serialization
@@ -20,11 +19,10 @@ from agents.agent import Agent
 from agents.types import Nest
 from environments.base import BatchedEnvironment, describe
 from nodes.learning import replicas, serialisation, warm_start
-from nodes.learning.checkpointer import Checkpointer, save_final_params
 from nodes.learning.options import TrainingOptions
+from nodes.learning.training import Mixer, Training, newest_checkpoint
 from nodes.learning.update import Learner
 from nodes.runtime import activity, affinity, lifecycle
-from nodes.runtime.reporter import Reporter
 from nodes.runtime.stall import StallWarning
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.mixed_reader import make_reader
@@ -54,19 +52,6 @@ class ParameterConsumer(Protocol):
 
   def stop_writing(self) -> None:
     """Stops writing unrolls, if any; called when the program stops."""
-
-
-class Mixer(Protocol):
-  """Mixes the parameters of a learner with those of others."""
-
-  def mix(self, params: Nest) -> Nest:
-    """Returns the parameters that take the place of `params`, on the same devices."""
-
-  def measure(self) -> dict[str, float]:
-    """Returns measurements to be reported."""
-
-  def finish(self) -> None:
-    """Ends the exchange with others; called once at the end of training."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,13 +111,9 @@ def prepare(
   counter.increment(actor_steps=0, environment_frames=0, learner_steps=0)
   # The first replica reads the checkpoint and broadcasts it to the others.
   run_dir = options.run.run_dir
-  directory = checkpoints.directory(options.learner_dir)
-  checkpoint = checkpoints.newest(directory) if options.replica == 0 else None
+  checkpoint = newest_checkpoint(options.learner_dir) if options.replica == 0 else None
   if checkpoint is not None:
     counter.increment(**checkpoint.counts)
-    logging.info('resuming from %s: %s', checkpoint.path, checkpoint.counts)
-  elif options.replica == 0:
-    logging.info('%s has no checkpoint yet: training starts with a new state', directory)
   counts = counter.get_counts()
   news = [
     int(checkpoint is not None or (options.replica == 0 and saved_params.has_initial(run_dir))),
@@ -157,31 +138,8 @@ def prepare(
   )
 
 
-def train(
-  prepared: Prepared,
-  options: TrainingOptions,
-  service: ParameterConsumer,
-  replay_addresses: Sequence[str],
-  monitor: Any,
-  stop: threading.Event,
-  mixer: Mixer | None = None,
-) -> None:
-  """Trains until `num_steps`, then reports the end to the monitor until the program stops.
-
-  Args:
-    prepared: the result of `prepare`.
-    options: of training.
-    service: receives the parameters.
-    replay_addresses: host:port of each Reverb server.
-    monitor: client of the monitor.
-    stop: set when the program stops.
-    mixer: changes the parameters after every learner step; None to keep them.
-  """
-  _Training(prepared, options, service, replay_addresses, monitor, stop, mixer).run()
-
-
-class _Training:
-  """Trains, reports, and writes checkpoints and the final parameters."""
+class ReplayTraining(Training):
+  """Trains from replay, with a service that acts or serves the parameters meanwhile."""
 
   def __init__(
     self,
@@ -191,16 +149,26 @@ class _Training:
     replay_addresses: Sequence[str],
     monitor: Any,
     stop: threading.Event,
-    mixer: Mixer | None,
+    mixer: Mixer | None = None,
   ):
-    """Compiles, starts to read from replay, and starts `service`."""
-    self._prepared, self._options = prepared, options
-    self._service, self._stop, self._mixer = service, stop, mixer
-    self._counter = prepared.counter
-    self._finished = False
-    self._reporter = Reporter(monitor, options.name, self._measure)
+    """Compiles, starts to read from replay, and starts `service`.
+
+    Args:
+      prepared: the result of `prepare`.
+      options: of training.
+      service: receives the parameters.
+      replay_addresses: host:port of each Reverb server.
+      monitor: client of the monitor.
+      stop: set when the program stops.
+      mixer: changes the parameters after every learner step; None to keep them.
+    """
+    directory, writes = options.learner_dir, options.replica == 0
+    super().__init__(
+      options.name, options.run, directory, monitor, stop, mixer=mixer, writes=writes
+    )
+    self._prepared, self._options, self._service = prepared, options, service
     activity.mark(activity.COMPILING)
-    self._reporter.count(self._counter.get_counts())
+    self._reporter.count(self._counts())
     self._learner = self._make_learner()
     service.compile()
     specs_of = prepared.agent, prepared.environment_spec
@@ -212,12 +180,6 @@ class _Training:
       options.unrolls_per_item,
       max_in_flight=options.max_in_flight,
     )
-    self._checkpointer = Checkpointer(
-      checkpoints.directory(options.learner_dir),
-      options.run.checkpoint_period if options.replica == 0 else 0.0,
-      options.run.checkpoints_kept,
-      self._save,
-    )
     self._waiting = StallWarning(self._explain_wait)
     trained = audit.Audit(options.audit_dir, audit.TRAINED)
     if options.one_core and prepared.devices[0].platform == 'cpu':
@@ -225,36 +187,18 @@ class _Training:
     self._learner.learn_from(self._reader, self._reader.update_priorities, trained.record)
     service.start()
 
-  def run(self) -> None:
-    """Trains until `num_steps`, then reports the end until the program stops."""
-    with self._reporter:
-      try:
-        while (
-          not self._prepared.trained and self._learner.actor_steps() < self._options.run.num_steps
-        ):
-          self._learner.step()
-          self._check()
-          self._checkpointer.maybe_write()
-        self._finish()
-      except lifecycle.Stopped:
-        with lifecycle.exit_held():
-          self._service.stop_writing()
-          if not self._finished:
-            # If another replica no longer joins the last update, its state cannot be saved.
-            with contextlib.suppress(lifecycle.Stopped):
-              self._checkpointer.write_now()
-        logging.info('stopped: %s', self._counter.get_counts())
-
   def _make_learner(self) -> Learner:
-    prepared = self._prepared
+    prepared, mix = self._prepared, None
+    if self._mixer:
+      mix = functools.partial(self._mixer.mix, should_stop=self._stop.is_set)
     learner = Learner(
       prepared.agent,
       prepared.devices,
       self._service.set_params,
       self._check,
-      self._counter,
+      prepared.counter,
       self._options.seed,
-      self._mixer.mix if self._mixer else None,
+      mix,
     )
     if prepared.restores:
       state = learner.save()
@@ -265,21 +209,14 @@ class _Training:
       learner.restore(replicas.broadcast(state, self._options.replica))
     return learner
 
-  def _finish(self) -> None:
-    # Write before stopping the actors, so that a restarted learner does not need them again.
-    self._checkpointer.write_now(self._should_stop)
-    params = self._learner.get_variables(['params'])[0]
-    if self._options.replica == 0:
-      with activity.doing(activity.WRITING_CHECKPOINT):
-        save_final_params(self._options.learner_dir, params, self._should_stop)
-    self._finished = True
-    self._service.finish_training()
-    if self._mixer:
-      self._mixer.finish()
-    crc = zlib.crc32(serialization.to_bytes(params))
-    counts = self._counter.get_counts() | {'params_crc32': crc}
-    activity.mark(activity.IDLE)  # The service has its own threads.
-    self._reporter.report_finished_until_stopped(counts, self._stop, self._service.check)
+  def _counts(self) -> dict[str, int]:
+    return self._prepared.counter.get_counts()
+
+  def _is_trained(self) -> bool:
+    return self._prepared.trained or self._learner.actor_steps() >= self._options.run.num_steps
+
+  def _step(self) -> None:
+    self._learner.step()
 
   def _check(self) -> None:
     self._service.check()
@@ -289,27 +226,37 @@ class _Training:
     if self._learner.learner_steps > self._prepared.first_step + 1:
       self._reporter.maybe_report()
     else:
-      self._reporter.maybe_count(self._counter.get_counts())
+      self._reporter.maybe_count(self._counts())
     self._waiting.check(self._learner.learner_steps)
 
-  def _should_stop(self) -> bool:
+  def _check_service(self) -> None:
     self._service.check()
-    return self._stop.is_set()
 
   def _save(self) -> tuple[dict[str, int], Any]:
-    counts = self._counter.get_counts()
+    counts = self._counts()
     if self._options.num_replicas > 1:
       steps = max(counts['actor_steps'], self._learner.actor_steps())
       counts |= {'actor_steps': steps, 'environment_frames': steps * self._prepared.action_repeat}
     return counts, self._learner.save()
 
+  def _final_params(self) -> Nest:
+    return self._learner.get_variables(['params'])[0]
+
+  def _finish(self, params: Nest) -> dict[str, float]:
+    self._service.finish_training()
+    return {'params_crc32': zlib.crc32(serialization.to_bytes(params))}
+
+  def _stop_writing(self) -> None:
+    self._service.stop_writing()
+
   def _measure(self, seconds: float) -> dict[str, float]:
+    failures = self._checkpointer.failures if self._checkpointer else 0
     return (
       self._service.measure(seconds)
       | self._learner.measure(seconds)
       | self._reader.measure()
       | (self._mixer.measure() if self._mixer else {})
-      | {'checkpoint_failures': float(self._checkpointer.failures)}
+      | {'checkpoint_failures': float(failures)}
     )
 
   def _explain_wait(self) -> str:

@@ -2,10 +2,10 @@
 
 import pytest
 
+from nodes.evaluation.budget import FREE_SECONDS
+from nodes.evaluation.video_schedule import VideoSchedule
 from nodes.runtime import lifecycle
-from nodes.runtime.evaluation_budget import FREE_SECONDS
-from nodes.runtime.video_schedule import VideoSchedule
-from tests.nodes.runtime.test_evaluation_budget import Clock
+from tests.nodes.evaluation.test_budget import Clock
 
 
 def recording_of(clock, seconds, seen=None):

@@ -1,0 +1,42 @@
+"""What an inference server serves, as the graph decides it. Imports no JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from agents.seeding import Seed
+from nodes.inference.layout import EnvGroupSpec
+from nodes.inference.options import InferenceOptions
+from nodes.unrolls.options import UnrollSinks
+
+
+class Serving(NamedTuple):
+  """Everything that a node needs in order to act, wherever its parameters come from.
+
+  Attributes:
+    env_groups: the environment groups to serve.
+    options: of inference.
+    seed: of action sampling; each server has a different one.
+    num_environments: training environments of the whole program.
+    sinks: where the unrolls are written.
+    observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
+  """
+
+  env_groups: Sequence[EnvGroupSpec]
+  options: InferenceOptions
+  seed: Seed
+  num_environments: int
+  sinks: UnrollSinks = UnrollSinks()
+  observers: Sequence[Any] = ()
+
+
+def one_group(
+  env_group: EnvGroupSpec, seed: Seed, num_environments: int, sinks: UnrollSinks | None = None
+) -> Serving:
+  """Returns what a server for a single group of its own process serves; arguments as in `Serving`."""
+  # A batch is the group's own request, so it never waits for others.
+  options = InferenceOptions(
+    inference_batch_size=env_group.num_envs, inference_timeout_ms=0.0, one_core=False
+  )
+  return Serving((env_group,), options, seed, num_environments, sinks or UnrollSinks())

@@ -1,0 +1,189 @@
+"""Training by Anakin's compiled loop, whose calls act and learn."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import jax
+import numpy as np
+
+from agents import optimizers
+from agents.agent import Agent
+from agents.anakin.loop import AnakinLoop, AnakinState, Report
+from agents.seeding import Seed
+from agents.types import Nest
+from nodes.learning import serialisation, warm_start
+from nodes.learning.finite import raise_first_not_finite
+from nodes.learning.training import Mixer, Training, newest_checkpoint
+from nodes.runtime import activity, lifecycle
+from nodes.runtime.options import RunOptions
+from rundir import saved_params
+
+
+class CompiledTraining(Training):
+  """Reports, writes checkpoints and stops only between calls of the loop.
+
+  A run resumed from a checkpoint is identical to an uninterrupted one. With a mixer, each call is a
+  local update; a peer that restarts without a checkpoint continues from the parameters of a neighbour.
+
+  Attributes:
+    published: the counters of the newest parameters, and these, on the devices.
+  """
+
+  def __init__(
+    self,
+    agent: Agent,
+    loop: AnakinLoop,
+    name: str,
+    run: RunOptions,
+    learner_dir: str,
+    monitor: Any,
+    stop: threading.Event,
+    *,
+    seed: Seed,
+    params_seed: Seed | None = None,
+    mixer: Mixer | None = None,
+  ):
+    """Restores or initialises the state, and compiles.
+
+    Args:
+      agent: the algorithm.
+      loop: the compiled loop.
+      name: as in `Training`, and so are the next four.
+      run: when training ends; it ends with the first call that reaches `num_steps`.
+      learner_dir: see above.
+      monitor: see above.
+      stop: see above.
+      seed: of all random numbers, except the initial parameters if there is a `params_seed`.
+      params_seed: of the initial parameters; None for `seed`.
+      mixer: changes the parameters after every call; None to keep them.
+    """
+    super().__init__(name, run, learner_dir, monitor, stop, mixer=mixer, report_period=0.25)
+    self._agent, self._loop = agent, loop
+    self._seed, self._params_seed = seed, params_seed
+    self._counters = {'actor_steps': 0, 'environment_frames': 0, 'learner_steps': 0}
+    self._metrics: dict[str, float] = {}
+    self._ended = np.zeros(3)  # Episodes, return sum and length sum since the last report.
+    self._state = self._begin()
+    self._reporter.count(self._counters)
+    with activity.doing(activity.COMPILING):
+      loop.compile(self._state)
+    self._measured = dict(self._counters)
+    self._publish()
+
+  def _begin(self) -> AnakinState:
+    """Returns the state to begin with, and sets its counters.
+
+    It is that of the checkpoint, if there is one; of a peer that has restarted without one, a
+    neighbour's; otherwise a new one.
+    """
+    loop, run_dir = self._loop, self._run_options.run_dir
+    checkpoint = newest_checkpoint(self._learner_dir)
+    if checkpoint is not None:
+      self._counters = dict(checkpoint.counts)
+      return loop.put(serialisation.restore(checkpoint, loop.shapes()))
+    if self._mixer and lifecycle.restart_count():
+      found = self._mixer.fetch_params()
+      if found is not None:
+        return self._adopt_neighbour_state(*found)
+    state = loop.init(self._seed.key())
+    if saved_params.has_initial(run_dir):
+      learner = jax.device_get(state.learner)
+      learner = warm_start.with_initial_params(self._agent, learner, run_dir)
+      state = loop.put(state._replace(learner=learner))
+    elif self._params_seed is not None:
+      state = state._replace(learner=loop.init(self._params_seed.key()).learner)
+    return state
+
+  def _adopt_neighbour_state(self, counts: dict[str, int], params: Any) -> AnakinState:
+    """Returns a state with a neighbour's parameters, and takes over its counters.
+
+    The peer's own counters are lost. With the neighbour's it finishes when the others do, and its
+    learning rate is theirs: a learner step of GALA is one gradient step. The optimizer's moments are
+    new.
+    """
+    self._counters = dict(counts)
+    seed = self._seed.child('restart', lifecycle.restart_count())
+    state = self._loop.init(seed.key())
+    learner = jax.device_get(state.learner)
+    learner = self._agent.with_params(learner, serialisation.from_data(params, learner.params))
+    steps = counts['learner_steps']
+    learner = learner._replace(
+      learner_steps=np.int64(steps).astype(np.int32),  # Wraps, as the counter in the loop does.
+      opt_state=optimizers.with_count(learner.opt_state, steps),
+    )
+    return self._loop.put(state._replace(learner=learner))
+
+  def _counts(self) -> dict[str, int]:
+    return dict(self._counters)
+
+  def _is_trained(self) -> bool:
+    return self._counters['actor_steps'] >= self._run_options.num_steps
+
+  def _step(self) -> None:
+    """Calls the loop once, updates the counters, and mixes the parameters.
+
+    Raises:
+      lifecycle.NonRetryableError: if an update is not finite; the previous state is donated by then.
+    """
+    activity.mark(activity.COMPILED_LOOP)
+    state, on_device = self._loop.train(self._state)
+    report: Report = jax.device_get(on_device)
+    # The counter on the devices is an int32, which wraps.
+    updates = (int(report.learner_steps) - self._counters['learner_steps']) % 2**32
+    metrics = {name: m[len(m) - updates :] for name, m in report.metrics.items()}
+    if updates and not report.finite:
+      raise_first_not_finite(self._counters['learner_steps'], updates, metrics)
+    self._state = state
+    steps = int(report.episodes.actor_steps)
+    self._counters['actor_steps'] += steps
+    self._counters['environment_frames'] += steps  # JAX environments do not repeat actions.
+    self._counters['learner_steps'] += updates
+    self._publish()
+    if updates:
+      self._metrics = {name: float(m[-1]) for name, m in metrics.items()}
+    self._ended += [
+      report.episodes.episodes,
+      report.episodes.return_sum,
+      report.episodes.length_sum,
+    ]
+    if self._mixer:
+      learner = self._state.learner
+      params = self._mixer.mix(learner.params, self._stop.is_set)
+      self._state = self._state._replace(learner=learner._replace(params=params))
+      self._publish()
+
+  def _publish(self) -> None:
+    self.published = dict(self._counters), self._state.learner.params
+
+  def _save(self) -> tuple[dict[str, int], AnakinState]:
+    return self._counts(), self._loop.get(self._state)
+
+  def _final_params(self) -> Nest:
+    return jax.device_get(self._state.learner.params)
+
+  def _finish(self, params: Nest) -> dict[str, float]:
+    activity.mark(activity.IDLE)  # For as long as the monitor is away.
+    self._reporter.report_now(self._stop.is_set)
+    return {}
+
+  def _measure(self, seconds: float) -> dict[str, float]:
+    rates = {
+      f'{name}_per_second': (count - self._measured[name]) / seconds
+      for name, count in self._counters.items()
+    }
+    self._measured = dict(self._counters)
+    (episodes, returns, lengths), self._ended = self._ended, np.zeros(3)
+    return (
+      self._metrics
+      | self._counters
+      | rates
+      | {
+        'episodes': float(episodes),
+        'episode_return': returns / episodes if episodes else math.nan,
+        'episode_length': lengths / episodes if episodes else math.nan,
+      }
+      | (self._mixer.measure() if self._mixer else {})
+    )
