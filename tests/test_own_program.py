@@ -172,18 +172,20 @@ def test_the_examples_run_to_their_end_from_another_directory(train, mine, launc
     assert 'Traceback' not in log_text(run_dir)
 
 
-def _histogram(run_dir):
-  """Returns the last row of the histogram node that has counted rows; None before it."""
-  path = run_dir / 'logs' / 'histogram-0.csv'
+def _reported(run_dir, node, column):
+  """Returns the last report of a node if it has counted something in a column; else None."""
+  path = run_dir / 'logs' / f'{node}.csv'
   rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
-  return rows[-1] if rows and float(rows[-1]['rows'] or 0) > 0 else None
+  return rows[-1] if rows and float(rows[-1][column] or 0) > 0 else None
 
 
 def test_your_own_node_sees_unrolls_and_publishes_them(start_program, mine):
   # How many a short run shows depends on how quick it is.
   flags = f'--program={mine}/{PROGRAM}', f'--agent={mine}/{AGENT}', f'--torso={mine}/{TORSO}'
   program = start_program(*flags, '--hottest=2', ENDLESS)
-  last = program.wait_until(lambda: _histogram(mine / 'run'), 'the histogram has seen unrolls')
+  last = program.wait_until(
+    lambda: _reported(mine / 'run', 'histogram-0', 'rows'), 'the histogram has seen unrolls'
+  )
   assert float(last['action_0']) + float(last['action_1']) == pytest.approx(1.0)
   program.wait_for_progress()
   program.launcher.send_signal(signal.SIGINT)
@@ -215,16 +217,19 @@ def test_the_example_of_two_tables_counts_new_unrolls_and_needs_some(mine):
     replace(config, replayed=16).validate()
 
 
-def test_the_example_of_a_node_between_tables_changes_what_the_learner_learns_from(train, mine):
-  flags = f'--program={mine}/curious.py:make_program', '--novelty=0.5'
-  process = train(*SMALL, *flags, f'--run_dir={mine / "run"}', timeout=200)
-  assert process.returncode == 0, process.stderr
-  with open(mine / 'run' / 'logs' / 'novelty-0.csv') as f:
-    last = list(csv.DictReader(f))[-1]
-  # The learner has no other unrolls than those that the node has written.
-  assert float(last['unrolls_written']) > 0 and float(last['seen']) > 10
-  assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) > 0
-  assert processes(str(mine / 'run')) == [] and 'Traceback' not in log_text(mine / 'run')
+def test_the_example_of_a_node_between_tables_changes_what_the_learner_learns_from(
+  start_program, mine
+):
+  program = start_program(f'--program={mine}/curious.py:make_program', '--novelty=0.5', ENDLESS)
+  last = program.wait_until(
+    lambda: _reported(mine / 'run', 'novelty-0', 'unrolls_written'), 'the node has written unrolls'
+  )
+  assert float(last['seen']) > 10
+  program.wait_for_progress()  # The learner has no other unrolls than those that the node has written.
+  program.launcher.send_signal(signal.SIGINT)
+  code, _, errors = program.end()
+  assert code == 130 and 'Traceback' not in errors + log_text(mine / 'run')
+  assert processes(program.run_dir) == []
 
 
 def test_the_example_of_a_node_between_tables_rewards_what_is_rare(mine):

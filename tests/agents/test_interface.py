@@ -1,10 +1,10 @@
 """What holds for every agent."""
 
-import dataclasses
 import importlib
 
 import pytest
 
+from agents.options import leaves
 from tests.agents.subprocesses import run_python
 
 AGENTS = {
@@ -62,4 +62,4 @@ def test_agents_import_no_heavy_package_and_building_one_starts_no_backend(name)
 @pytest.mark.parametrize('name', AGENTS)
 def test_every_option_has_a_help_text(name):
   _, config = _load(name)
-  assert all(field.metadata['help'] for field in dataclasses.fields(config))
+  assert all(leaf.help for leaf in leaves(config()))
