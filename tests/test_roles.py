@@ -16,14 +16,14 @@ from launchers.graph import flow
 from launchers.program import Program
 from programs import profile
 from rundir import curves, graph_file, run_end
-from tests import renamed
 from tests.programs_under_test import DONE, ENDLESS, ROOT, log_text
+from tests.users import renamed
 from viewing import screen
 from viewing.progress import Progress
 from viewing.trackers.stream import Stream
 from viewing.web.state import State
 
-PROGRAM = f'--program={ROOT}/tests/renamed.py:make_program'
+PROGRAM = f'--program={ROOT}/tests/users/renamed.py:make_program'
 
 
 def test_a_program_with_other_names_is_watched_evaluated_and_resumed(start_program, train, capsys):
