@@ -76,7 +76,7 @@ class ActorCritic(Agent):
     check_normalization(config, observation_spec)
     self._config = config
     self._observation_spec = observation_spec
-    self.unroll_rows = config.unroll_length + 1
+    self.unroll_rows = config.unroll_rows
     self.unroll_period = config.unroll_length
     self.distribution = make_distribution(action_spec, config.policy_std)
     twins = config.separate_critic

@@ -73,7 +73,7 @@ class IntrinsicRewards(Agent):
         'intrinsic_rewards needs an environment whose episode is a lifetime, such as '
         f'--env=lifetime:random_abc, not observations {observation_spec!r}.'
       )
-    self.unroll_rows = config.unroll_length + 1
+    self.unroll_rows = config.unroll_rows
     self.unroll_period = config.unroll_length
     self.inner = InnerLoop(config, observation_spec.num_features, action_spec.num_values)
     self._config = config

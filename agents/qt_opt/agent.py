@@ -93,7 +93,7 @@ class QTOpt(Agent):
   ) -> None:
     config.validate()
     check_actions(config, action_spec)
-    self.unroll_rows = config.unroll_length + 1
+    self.unroll_rows = config.unroll_rows
     self.unroll_period = config.unroll_length
     self.network = RecurrentNetwork(config, observation_spec, action_spec, IdentityHead())
     self._head = ActionValue(config.head_size, config.init)

@@ -62,7 +62,7 @@ class R2D2(Agent):
   ) -> None:
     config.validate()
     check_actions(config, action_spec)
-    self.unroll_rows = config.burn_in + config.unroll_length + 1
+    self.unroll_rows = config.unroll_rows
     self.unroll_period = config.unroll_length
     self.evaluation_exploration = config.evaluation_epsilon
     self._legal = LegalActions(observation_spec, action_spec)
