@@ -86,7 +86,7 @@ if __name__ == '__main__':
     words = early.with_flagfiles(sys.argv)
     defined = config_flags.define(*early.choice_or_all(words))
     if early.has(words, 'help'):
-      shown = help_page.page(defined, engine_flags.module(words))
+      shown = help_page.page(defined, engine_flags.module(early.last(words, 'launcher')))
       with contextlib.suppress(BrokenPipeError):  # The reader, such as head, has left.
         print(shown)
       sys.exit(0)

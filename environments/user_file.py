@@ -139,6 +139,33 @@ def named(spec: str, beside: str = '') -> Named:
     raise ValueError(f'{spec}: {path} is not a Python file ({error}).') from error
 
 
+@contextlib.contextmanager
+def named_by(flag: str) -> Iterator[None]:
+  """Puts the flag before the value with which a ValueError of this module begins."""
+  try:
+    yield
+  except ValueError as error:
+    raise ValueError(f'--{flag}={error}') from error
+
+
+def of_flag(flag: str, spec: str, what: str) -> Named:
+  """Reads the file of the class that a flag names, without running it.
+
+  Args:
+    flag: the flag, such as 'agent'.
+    spec: its value.
+    what: what the class is, such as 'an agent'; it takes nothing after its name.
+
+  Raises:
+    ValueError: as in `named`, or there is something after the name; one sentence.
+  """
+  with named_by(flag):
+    own = named(spec)
+  if own.task:
+    raise ValueError(f'--{flag}={own} has {own.task!r} after the name; {what} takes nothing.')
+  return own
+
+
 def carried(name: str) -> str | Named:
   """Returns a name that is valid in every process: for a user's file, it includes the source.
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -29,13 +27,6 @@ _WEB = flags.DEFINE_bool(
 _WEB_PORT = flags.DEFINE_integer(
   'web_port', 0, 'port of the page of --web; 0: a free one', lower_bound=0, upper_bound=65535
 )
-_DEFINE: dict[type, Callable[..., Any]] = {
-  bool: flags.DEFINE_boolean,
-  int: flags.DEFINE_integer,
-  float: flags.DEFINE_float,
-  str: flags.DEFINE_string,
-  tuple: flags.DEFINE_list,
-}
 
 
 def _define(engine: type[Engine]) -> None:
@@ -47,19 +38,16 @@ def _define(engine: type[Engine]) -> None:
     if option.choices:
       flags.DEFINE_enum(option.flag, option.default, [*option.choices], option.help, **where)
     else:
-      _DEFINE[option.kind](option.flag, option.default, option.help, **where)
+      options.DEFINE[option.kind](option.flag, option.default, option.help, **where)
 
 
 for _engine in engines.TABLE.values():
   _define(_engine)
 
 
-def module(words: Sequence[str]) -> ModuleType:
-  """Returns the module of the engine that a command line chooses, whose flags --help lists."""
-  parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-  parser.add_argument('--launcher', nargs='?', default='local')
-  chosen = parser.parse_known_args(list(words))[0].launcher
-  return sys.modules[engines.TABLE.get(chosen, engines.Local).__module__]
+def module(launcher: str) -> ModuleType:
+  """Returns the module of an engine, whose flags --help lists; that of `Local` if there is none."""
+  return sys.modules[engines.TABLE.get(launcher, engines.Local).__module__]
 
 
 def chosen() -> Engine:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from absl import flags
+
 LONGEST_SECONDS = 1e7  # Of a timeout.
+# What defines a flag, by the type of its default; a tuple is a list of texts.
+DEFINE: Mapping[type, Callable[..., Any]] = {
+  bool: flags.DEFINE_bool,
+  int: flags.DEFINE_integer,
+  float: flags.DEFINE_float,
+  str: flags.DEFINE_string,
+  tuple: flags.DEFINE_list,
+}
 
 
 class Option(NamedTuple):

@@ -91,10 +91,8 @@ def trial(
   if agent:
     user_agent.check_options(user_agent.read(agent), user_torso.carried(config))
   if torso:
-    try:
+    with user_file.named_by('torso'):
       user_file.named(torso).load()
-    except ValueError as error:
-      raise ValueError(f'--torso={error}') from error
   if files:
     flag = _tried(config)
     tried = f'{flag}: trying it' if flag else f'--program={program}: trying its agent'

@@ -11,13 +11,12 @@ import launchpad as lp
 
 from agents import options
 from environments import user_file
+from launchers.options import DEFINE
 from launchers.placement import Resources
 from programs.options.common import CommonConfig
 from programs.user_graph import UserGraph
 
-# Types that a flag can have. Of a parameter they are the type of its default; without a default, its
-# annotation may name one of the scalar types.
-_TYPES = (bool, int, float, str, tuple)
+# The type of a parameter is that of its default; without one, its annotation may name one of these.
 _SCALARS = {kind.__name__: kind for kind in (bool, int, float, str)}
 _TYPE_NAMES = 'bool, int, float, str or a tuple of ints'
 _RUN_DIR = 'run_dir'
@@ -40,7 +39,7 @@ def takes_config(function: Callable[..., Any]) -> bool:
   if required[0].kind is inspect.Parameter.KEYWORD_ONLY:
     return False
   name = _annotated(required[0])
-  return name.partition('[')[0].lower() not in {kind.__name__ for kind in _TYPES}
+  return name.partition('[')[0].lower() not in {kind.__name__ for kind in DEFINE}
 
 
 def _annotated(parameter: inspect.Parameter) -> str:
@@ -162,7 +161,7 @@ def _check(name: user_file.Named, parameter: inspect.Parameter) -> None:
     )
   kind = type(parameter.default)
   whole = kind is not tuple or all(type(entry) is int for entry in parameter.default)
-  if kind not in _TYPES or not whole:
+  if kind not in DEFINE or not whole:
     raise ValueError(
       f'{what} has the default {parameter.default!r}, which no flag can have; give it one of type '
       f'{_TYPE_NAMES}, or wrap the function in one without this parameter.'

@@ -11,9 +11,10 @@ import launchpad as lp
 from agents import options
 from environments import registry as environments
 from environments import user_file
+from launchers.options import DEFINE
 from launchers.placement import Resources
 from programs.launchpad_program import LaunchpadProgram, takes_config
-from programs.options import user_agent, user_torso
+from programs.options import user_torso
 from programs.options.common import CommonConfig
 from programs.options.inference import InferenceConfig
 from programs.user_graph import UserGraph
@@ -54,13 +55,11 @@ def load(name: str) -> Any:
     ValueError: if the name is unknown, or the user's file is unusable; one sentence.
   """
   if user_file.is_spec(name):
-    try:
+    with user_file.named_by('program'):
       named = user_file.named(name)
       with user_file.kept_directory():  # Paths of the command line are relative to it.
         own = UserProgram if takes_config(named.load()) else LaunchpadProgram
       return own(named)
-    except ValueError as error:
-      raise ValueError(f'--program={error}') from error
   if name not in PROGRAMS:
     raise ValueError(
       f'--program={name} is unknown; there are: {", ".join(sorted(PROGRAMS))}, and '
@@ -115,7 +114,7 @@ class UserProgram(UserGraph):
       if not has_default and field.default_factory is dataclasses.MISSING:
         raise _without_default(name, field.name)
     for leaf in options.leaves(self.Config()):
-      if type(leaf.value) not in user_agent.OPTION_TYPES:
+      if type(leaf.value) not in DEFINE:
         raise _without_default(name, leaf.name)
 
   def make_program(self, config: Any) -> lp.Program:

@@ -169,10 +169,8 @@ class Kubernetes(Engine):
 
 def _in_image(flag: str, name: str) -> str:
   """Returns the name of a program or environment in a container; raises ValueError if it has none."""
-  try:
+  with user_file.named_by(flag):
     return user_file.in_checkout(name)
-  except ValueError as error:
-    raise ValueError(f'--{flag}={error}') from error
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,9 +38,8 @@ def variants(module: Any) -> dict[str, Variant]:
   found = getattr(module, 'AGENTS', None)
   if not found:
     only = Variant(module.Config(), module.PRESETS, getattr(module, 'NAMED_PRESETS', {}))
-    learns = isinstance(
-      only.defaults, CommonConfig
-    )  # Unlike a Launchpad program of the user's own.
+    # A Launchpad program of the user's own has no such config.
+    learns = isinstance(only.defaults, CommonConfig)
     return {only.defaults.run.agent if learns else '': only}
   return {
     agent: variant._replace(defaults=options.replace(variant.defaults, agent=agent))
@@ -60,11 +59,7 @@ def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
   Raises:
     ValueError: the program has no such agent, or the agent has no such option; one sentence.
   """
-  found = variants(module)
-  default = next(iter(found))
-  agent = values.get('agent', default) if default else default
-  if default and user_file.is_spec(agent):
-    agent, found = _with_own(found, user_agent.read(agent))
+  agent, found = _found(module, values.get('agent'))
   if agent not in found:
     raise ValueError(
       f'--agent={agent} is unknown to this program; there are: {", ".join(found)}, and '
@@ -84,10 +79,22 @@ def variant(module: Any, agent: str) -> Variant:
   Raises:
     ValueError: the user's own cannot be used here; one sentence.
   """
-  found = variants(module)
-  if '' not in found and user_file.is_spec(agent):
-    agent, found = _with_own(found, user_agent.read(agent))
+  agent, found = _found(module, agent)
   return found.get(agent, next(iter(found.values())))
+
+
+def _found(module: Any, agent: str | None) -> tuple[str, dict[str, Variant]]:
+  """Returns the name of an agent, and the program with each of its agents.
+
+  A user's own counts as the one that it derives from, and has its place. None stands for the first. A
+  program that names no agent has only ''.
+  """
+  found = variants(module)
+  if '' in found:
+    return '', found
+  if agent is None:
+    return next(iter(found)), found
+  return _with_own(found, user_agent.read(agent)) if user_file.is_spec(agent) else (agent, found)
 
 
 def _with_own(found: dict[str, Variant], own: user_file.Named) -> tuple[str, dict[str, Variant]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from absl import flags
@@ -11,6 +11,7 @@ from absl import flags
 from agents import options
 from agents.options import Leaf
 from environments import interpreters, user_file
+from launchers.options import DEFINE
 from programs import registry
 from programs.options import agent_choice, suggestions
 from programs.options.agent_choice import variants
@@ -20,13 +21,6 @@ _REASONS = {
   'invalid literal for int()': 'is not a whole number; write it in digits, such as 1000000',
   'could not convert string to float': 'is not a number',
   'Non-boolean argument': 'is neither true nor false',
-}
-_KINDS: dict[type, Callable[..., Any]] = {
-  bool: flags.DEFINE_bool,
-  int: flags.DEFINE_integer,
-  float: flags.DEFINE_float,
-  str: flags.DEFINE_string,
-  tuple: flags.DEFINE_list,
 }
 
 
@@ -73,7 +67,7 @@ def define(program: str = '', agent: str = '', every_agent: bool = False) -> Def
       raise _clash(program, name, agent)
   for name, leaf in found.items():
     shown = ','.join(map(str, leaf.value)) if isinstance(leaf.value, tuple) else repr(leaf.value)
-    _KINDS[type(leaf.value)](name, None, f'{leaf.help} (default: {shown})')
+    DEFINE[type(leaf.value)](name, None, f'{leaf.help} (default: {shown})')
   _defined = Defined(program, agent, found)
   return _defined
 

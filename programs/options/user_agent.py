@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 from agents import options
 from environments import separate_process, user_file
 from environments.user_file import Named
+from launchers.options import DEFINE
 from programs.options.common import CommonConfig
 
-# The types of defaults that flags can have.
-OPTION_TYPES = (bool, int, float, str, tuple)
 _MODULE = re.compile(r'agents\.(\w+)\.agent')
 
 
@@ -49,13 +48,7 @@ def read(spec: str) -> Named:
   Raises:
     ValueError: the file cannot be read, or the flag has more than its name; one sentence.
   """
-  try:
-    own = user_file.named(spec)
-  except ValueError as error:
-    raise ValueError(f'--agent={error}') from error
-  if own.task:
-    raise ValueError(f'--agent={own} has {own.task!r} after the name; an agent takes nothing.')
-  return own
+  return user_file.of_flag('agent', spec, 'an agent')
 
 
 @functools.cache
@@ -147,7 +140,7 @@ def describe(own: Named) -> Described:
   added, changed = [], []
   for field in dataclasses.fields(config):
     before = known.get(field.name)
-    if type(field.default) not in OPTION_TYPES:
+    if type(field.default) not in DEFINE:
       raise ValueError(
         f'{flag}: the option {field.name} of its Config needs a default of a flag type: bool, int, '
         'float, string or tuple of ints.'
@@ -165,10 +158,8 @@ def load(own: Named) -> Any:
   Raises:
     ValueError: the file cannot be imported or does not define it; one sentence.
   """
-  try:
+  with user_file.named_by('agent'):
     return own.load()
-  except ValueError as error:
-    raise ValueError(f'--agent={error}') from error
 
 
 def check_options(own: Named, config: Any) -> None:

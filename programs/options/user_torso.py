@@ -22,10 +22,4 @@ def carried(config: Any) -> Any:
   """
   if not (torso := named(config)):
     return config
-  try:
-    own = user_file.named(torso)
-  except ValueError as error:
-    raise ValueError(f'--torso={error}') from error
-  if own.task:
-    raise ValueError(f'--torso={torso} has {own.task!r} after the name; a torso takes nothing.')
-  return options.replace(config, torso=own)
+  return options.replace(config, torso=user_file.of_flag('torso', torso, 'a torso'))
