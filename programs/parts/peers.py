@@ -52,10 +52,9 @@ def add_peers(
   seeds = [config.root_seed.child('anakin'), *others]  # The first one's is Anakin's.
   nodes = [DataCourierNode(Deferred('nodes.anakin', 'Anakin')) for _ in seeds]
   with program.group('peer', roles=['actor', 'learner'], sends={'parameters': 'learner'}):
-    peers = [program.add_node(node) for node in nodes]
-  for k, node in enumerate(nodes):
-    peers[k].set_client_kwargs(call_timeout=call_timeout)
-    node.configure(
+    handles = [program.add_node(node) for node in nodes]
+  for k, peer in enumerate(_peers(gossip, handles, call_timeout)):
+    nodes[k].configure(
       make_agent,
       make_environment,
       monitor,
@@ -63,10 +62,10 @@ def add_peers(
       _run_of(config.run, gossip, k),
       seed=seeds[k],
       name=f'peer/{k}',
-      peer=Peer(gossip, k, [peers[other] for other in gossip.graph.successors[k]]),
+      peer=peer,
       params_seed=seeds[0],
     )
-  return peers
+  return handles
 
 
 def training_of(gossip: GossipOptions, options: TrainingOptions, peer: int) -> TrainingOptions:
@@ -89,11 +88,18 @@ def connect(gossip: GossipOptions, nodes: Sequence[Any], call_timeout: float) ->
     call_timeout: deadline of a call in seconds.
   """
   handles = [node.create_courier_handle() for node in nodes]
+  for node, peer in zip(nodes, _peers(gossip, handles, call_timeout), strict=True):
+    node.add_arguments(peer=peer)
+
+
+def _peers(gossip: GossipOptions, handles: Sequence[Any], call_timeout: float) -> list[Peer]:
+  """Returns the place of each peer, given handles on all of them, and sets the deadline of calls."""
   for handle in handles:
     handle.set_client_kwargs(call_timeout=call_timeout)
-  for k, node in enumerate(nodes):
-    successors = [handles[other] for other in gossip.graph.successors[k]]
-    node.add_arguments(peer=Peer(gossip, k, successors))
+  return [
+    Peer(gossip, k, [handles[other] for other in successors])
+    for k, successors in enumerate(gossip.graph.successors)
+  ]
 
 
 def placement(config: CompiledLoopConfig, gossip: GossipOptions) -> dict[str, Resources]:
