@@ -17,9 +17,8 @@ class Novelty(Transform):
     timestep = unrolls.timestep
     bonus = np.zeros_like(timestep.reward)
     for unroll, observations in enumerate(timestep.observation):
-      for row, observation in enumerate(
-        observations[1:], 1
-      ):  # The unroll before has counted row 0.
+      # The unroll before has counted row 0.
+      for row, observation in enumerate(observations[1:], 1):
         seen = observation.tobytes()
         self._visits[seen] += 1
         bonus[unroll, row] = self._scale / np.sqrt(self._visits[seen])

@@ -76,6 +76,7 @@ class CompiledPlayer:
 
   def play(self, should_stop: Callable[[], bool], is_out_of_time: Callable[[], bool]) -> Evaluated:
     """Plays an evaluation with the newest parameters; see `Player`."""
+    progress = None
     if self._monitor is not None:
       progress = rpc.call(self._monitor.futures.progress, should_stop, 'progress')
     fetched = rpc.call(self._anakin.futures.get_params, should_stop, 'get_params')
@@ -94,8 +95,7 @@ class CompiledPlayer:
       state = evaluation.play(params, state)
     returns = jax.device_get(state.returns)[:, :rounds]
     # JAX environments do not repeat actions.
-    several = self._monitor is not None
-    frames = progress['actor_steps'] if several else counts['environment_frames']
+    frames = counts['environment_frames'] if progress is None else progress['actor_steps']
     return returns.ravel().tolist(), {'evaluated_frames': float(frames)}
 
   def close(self) -> None:

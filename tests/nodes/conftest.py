@@ -1,4 +1,4 @@
-"""Servers that tests of nodes talk to."""
+"""Servers that tests of nodes talk to, and the stop of the program that they run in."""
 
 import threading
 
@@ -33,6 +33,15 @@ def connect():
   yield serve
   for server in servers:
     server.Stop()
+
+
+@pytest.fixture
+def stop(monkeypatch):
+  """The event that nodes take for the program's stop."""
+  event = threading.Event()
+  monkeypatch.setattr('nodes.runtime.lifecycle.stop_event', lambda: event)
+  yield event
+  event.set()
 
 
 @pytest.fixture

@@ -58,15 +58,6 @@ def evaluation(episodes):
   )
 
 
-@pytest.fixture
-def stop(monkeypatch):
-  """The event that nodes take for the program's stop."""
-  event = threading.Event()
-  monkeypatch.setattr('nodes.runtime.lifecycle.stop_event', lambda: event)
-  yield event
-  event.set()
-
-
 def start(node):
   """Runs a node in a thread; returns it. What the node raises is in its `error`."""
 

@@ -49,15 +49,6 @@ def make_peer(
   )
 
 
-@pytest.fixture
-def stop(monkeypatch):
-  """The event that nodes take for the program's stop."""
-  event = threading.Event()
-  monkeypatch.setattr('nodes.runtime.lifecycle.stop_event', lambda: event)
-  yield event
-  event.set()
-
-
 class Late:
   """Stands for the client of a node that is made later."""
 
