@@ -59,7 +59,7 @@ def test_a_node_that_keeps_raising_ends_the_program(tmp_path):
 def test_nodes_that_hang_are_killed_after_their_stacks_are_logged_and_those_that_wait_are_not(
   tmp_path,
 ):
-  """A stopped node can write no stacks; one that waits for replay may do so for ever."""
+  """A node that is stopped writes no stacks. One that waits for replay is left alone, however long."""
   timeout, hanger = 5, nodes.Hanger
   ways = {
     'stopped': hanger.stop,
