@@ -8,7 +8,7 @@ with -14 after a clean stop, and opens a debugger on a crash. This entry behaves
 * After an exception it exits 1, with the traceback as its last output.
 * It does not outlive its launcher.
 * It sends a heartbeat from its first second.
-* On `STACKS` it writes the stacks of all threads to its log, even if no Python can run.
+* On request it writes the stacks of all threads to its log, even if no Python can run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Callable
 
 from launchers import allocator, heartbeat, streams
-from launchers.stop_requests import STACKS
+from launchers.stop_requests import STACKS, STACKS_OF_STUCK
 from nodes.runtime import activity, open_files
 
 _PR_SET_PDEATHSIG = 1
@@ -54,28 +54,45 @@ def _leave(code: int) -> None:
   os._exit(code)
 
 
-def _watch_for_sigterm(
-  stop: threading.Event, requested: threading.Event, grace: float, stopped: Callable[[], int]
-) -> None:
-  """Sets both events on SIGTERM, and exits with the code of `stopped` after `grace` seconds.
+_actions: dict[int, Callable[[], None]] = {}
+
+
+def _on_signal(number: int, action: Callable[[], None]) -> None:
+  """Calls `action` in a thread whenever this process receives a signal, which must have a handler.
 
   A Python signal handler runs only when the main thread returns to the interpreter. The C handler
   writes to the wake-up file descriptor, so a thread that reads it always receives the signal.
   """
+  known = bool(_actions)
+  _actions[number] = action
+  if known:
+    return
   reader, writer = socket.socketpair()
   writer.setblocking(False)
   signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
 
-  def watch(writer: socket.socket) -> None:  # Keeps the writer open, or the signal is lost.
-    while (number := reader.recv(1)) and number[0] != signal.SIGTERM:
-      pass
+  def receive(writer: socket.socket) -> None:  # Keeps the writer open, or the signal is lost.
+    while number := reader.recv(1):
+      if number[0] in _actions:
+        _actions[number[0]]()
+
+  threading.Thread(target=receive, args=(writer,), name='signals', daemon=True).start()
+  _reset_signals_in_children()
+
+
+def _watch_for_sigterm(
+  stop: threading.Event, requested: threading.Event, grace: float, stopped: Callable[[], int]
+) -> None:
+  """Sets both events on SIGTERM, and exits with the code of `stopped` after `grace` seconds."""
+
+  def on_sigterm() -> None:
     stop.set()
     requested.set()
-    threading.Event().wait(grace)
-    _leave(stopped())
+    late = threading.Timer(grace, lambda: _leave(stopped()))
+    late.daemon = True
+    late.start()
 
-  threading.Thread(target=watch, args=(writer,), name='sigterm-watch', daemon=True).start()
-  _reset_signals_in_children()
+  _on_signal(signal.SIGTERM, on_sigterm)
 
 
 def _reset_signals_in_children() -> None:
@@ -84,7 +101,7 @@ def _reset_signals_in_children() -> None:
   A child has copies of the wake-up descriptor and of the handlers. With them a SIGTERM to the child
   would stop the node, and leave the child running.
   """
-  numbers = (signal.SIGTERM, signal.SIGQUIT)
+  numbers = (signal.SIGTERM, signal.SIGQUIT, STACKS)
   forking = threading.local()
 
   def block() -> None:  # Until the child has reset them.
@@ -102,33 +119,40 @@ def _reset_signals_in_children() -> None:
   os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=reset)
 
 
-def _receive_stacks_in_one_thread() -> None:
-  """Starts a thread that alone receives `STACKS`; threads that exist already may receive it too.
+def _write_stacks_on_request() -> None:
+  """Has this process write the stacks of all threads to stderr on `STACKS` and `STACKS_OF_STUCK`.
 
-  Otherwise a thread of a library could, and the stacks would not say which thread is the current one.
+  For the first, a thread of Python writes them. It has the interpreter lock, so no other thread changes
+  its frames meanwhile. For the second, which comes if no thread gets the lock, the C handler of
+  faulthandler does. One thread alone receives it, besides those that exist already. Otherwise a thread
+  of a library could, and the stacks would not say which thread is the current one.
   """
 
   def receive() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {STACKS})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {STACKS_OF_STUCK})
     threading.Event().wait()
 
-  signal.pthread_sigmask(signal.SIG_BLOCK, {STACKS})  # New threads, not only Python's, inherit it.
+  faulthandler.register(STACKS_OF_STUCK, all_threads=True)
+  # New threads, not only Python's, inherit it.
+  signal.pthread_sigmask(signal.SIG_BLOCK, {STACKS_OF_STUCK})
   threading.Thread(target=receive, name='stacks', daemon=True).start()
+  signal.signal(STACKS, lambda number, frame: None)
+  signal.siginterrupt(STACKS, False)  # System calls go on.
+  _on_signal(STACKS, lambda: faulthandler.dump_traceback(all_threads=True))
 
 
 def begin_heartbeat(send: Callable[[heartbeat.Beat], None]) -> heartbeat.HeartbeatSender:
-  """Starts the heartbeat of this process, and has `STACKS` write its stacks to stderr.
+  """Starts the heartbeat of this process, and has it write its stacks to stderr on request.
 
   Args:
     send: see `heartbeat.HeartbeatSender`.
   """
   activity.mark(activity.STARTING)
-  _receive_stacks_in_one_thread()
+  faulthandler.enable()
+  _write_stacks_on_request()
   heart = heartbeat.HeartbeatSender(send)
   heart.start()
   activity.announce_with(heart.beat)
-  faulthandler.enable()
-  faulthandler.register(STACKS, all_threads=True)
   return heart
 
 

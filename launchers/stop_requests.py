@@ -9,8 +9,13 @@ from collections.abc import Iterator
 
 # `lp.stop()` sends it: the program has done its work. No cluster software or shell sends it.
 DONE = signal.SIGRTMIN + 4
-# Processes ignore it by default, so it does not harm the children of a node.
+# A node writes its stacks on both; processes ignore them by default, so they do not harm its children.
+# A thread of Python writes them on the first. Where no Python runs, the second has a handler in C write
+# them; while Python runs, that handler may read a frame that is changing, and crash the process:
+# https://github.com/python/cpython/issues/116008.
 STACKS = signal.SIGURG
+STACKS_OF_STUCK = signal.SIGWINCH
+_STUCK_SECONDS = 5.0
 # Exit codes of a launcher after a request to stop: 128 plus the signal's number.
 EXIT_CODES: dict[int, int] = {int(DONE): 0} | {
   int(number): 128 + number
@@ -44,6 +49,15 @@ class StopRequested(KeyboardInterrupt):
   def __init__(self, number: int):
     super().__init__(number)
     self.exit_code = EXIT_CODES[number]
+
+
+def for_stacks(age: float) -> signal.Signals:
+  """Returns the signal that makes a node write its stacks.
+
+  Args:
+    age: seconds since its latest heartbeat; 0 before the first, when it has no handler in C yet.
+  """
+  return STACKS if age < _STUCK_SECONDS else STACKS_OF_STUCK
 
 
 @contextlib.contextmanager

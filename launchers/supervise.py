@@ -15,7 +15,7 @@ from typing import IO
 
 from launchers import logs, streams
 from launchers.heartbeat import Beat
-from launchers.stop_requests import EXIT_CODES, STACKS, StopRequests
+from launchers.stop_requests import EXIT_CODES, StopRequests
 from launchers.watched import Node, Watched
 
 # Nodes exit within 4 seconds of SIGTERM, except while they write a checkpoint.
@@ -136,10 +136,11 @@ class _Supervision[N: Node]:
     )
 
   def _handle_requests(self) -> None:
-    if self._requests.stacks:
-      self._requests.stacks = False
-      for watched in self._watched:
-        watched.node.send(STACKS)
+    asked, self._requests.stacks = self._requests.stacks, False
+    for watched in self._watched:
+      if asked:
+        watched.write_stacks()
+      watched.insist_on_stacks()
     if self._requests:
       self.stop(EXIT_CODES[self._requests[0]])
     overdue = self._deadline is not None and time.monotonic() > self._deadline

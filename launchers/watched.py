@@ -9,7 +9,7 @@ from typing import Protocol
 from launchers import child_process, restart
 from launchers.heartbeat import Beat, find_hang
 from launchers.placement import Resources
-from launchers.stop_requests import STACKS
+from launchers.stop_requests import STACKS, for_stacks
 from nodes.runtime import activity
 
 # Time for a hanging node to write its stacks before it is killed.
@@ -106,6 +106,7 @@ class Watched[N: Node]:
     self._due: float | None = None
     self._kill_at: float | None = None
     self._hung = 0.0
+    self._asked_for_stacks: float | None = None
 
   def exit_code(self) -> int | None:
     """Returns None while the node runs or awaits a restart."""
@@ -172,9 +173,26 @@ class Watched[N: Node]:
     if self.node.is_stopped():  # It could not write its stacks.
       self._kill_at = now
       return f'{sentence}killing it, because a signal such as SIGSTOP has stopped its process'
-    self.node.send(STACKS)
+    self.write_stacks()
     self._kill_at = now + STACKS_SECONDS
     return f'{sentence}killing it, its stacks are in {self.node.log_path}'
+
+  def write_stacks(self) -> None:
+    """Has the node write the stacks of its threads to its log; see also `insist_on_stacks`."""
+    beat, age = self.node.beat()
+    number = for_stacks(age if beat is not None else 0.0)
+    self.node.send(number)
+    self._asked_for_stacks = time.monotonic() if number == STACKS else None
+
+  def insist_on_stacks(self) -> None:
+    """Asks again once it is clear that no Python has run since `write_stacks`; called often."""
+    if self._asked_for_stacks is None:
+      return
+    beat, age = self.node.beat()
+    if beat is None or age < time.monotonic() - self._asked_for_stacks:
+      self._asked_for_stacks = None
+    elif for_stacks(age) != STACKS:
+      self.write_stacks()
 
   def stop(self) -> None:
     """Stops the node, or cancels its restart."""

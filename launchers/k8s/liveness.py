@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from launchers import heartbeat
-from launchers.stop_requests import STACKS
+from launchers import heartbeat, stop_requests
 
 # Environment variable of a pod: the file with its node's latest heartbeat.
 VARIABLE = 'LAUNCHPOD_HEARTBEAT_FILE'
@@ -54,12 +53,11 @@ def check(path: str, node_timeout: float) -> str:
     return 'has sent no heartbeat yet'
   pid, sent = header.split()
   # The monotonic clock is that of the machine, and no change of its time affects it.
-  hang, _ = heartbeat.find_hang(
-    heartbeat.unpack(line), time.monotonic() - float(sent), node_timeout
-  )
+  age = time.monotonic() - float(sent)
+  hang, _ = heartbeat.find_hang(heartbeat.unpack(line), age, node_timeout)
   if hang:
     with contextlib.suppress(ProcessLookupError):
-      os.kill(int(pid), STACKS)
+      os.kill(int(pid), stop_requests.for_stacks(age))
   return hang
 
 

@@ -14,7 +14,7 @@ from launchers import binding
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
 from launchers.ray import supervisor
-from launchers.stop_requests import DONE, STACKS
+from launchers.stop_requests import DONE, STACKS, STACKS_OF_STUCK
 from launchers.watched import describe_exit
 from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
 
@@ -149,7 +149,7 @@ class RayNode:
 
   def send(self, number: int) -> None:
     """Signals the process. A node that waits for a new place has no stacks, and ends otherwise."""
-    if self._exit_code is not None or (self._moving and number == STACKS):
+    if self._exit_code is not None or (self._moving and number in (STACKS, STACKS_OF_STUCK)):
       return
     if self._moving and number == signal.SIGKILL:  # A stop begins with another signal.
       self._lose('has waited too long for a new machine')

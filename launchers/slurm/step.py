@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from launchers import child_process, disk_space, heartbeat
 from launchers.placement import Resources
-from launchers.stop_requests import STACKS
+from launchers.stop_requests import STACKS, STACKS_OF_STUCK
 from launchers.watched import describe_exit
 from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
 
@@ -104,7 +104,7 @@ class SlurmNode:
     if self._srun.poll() is not None:
       return
     step = self._step()
-    if number == STACKS and not step:
+    if number in (STACKS, STACKS_OF_STUCK) and not step:
       return
     if number != signal.SIGKILL and step:
       self._unsent = number

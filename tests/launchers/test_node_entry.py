@@ -90,13 +90,13 @@ def test_a_signal_to_a_worker_that_a_node_forked_is_none_to_the_node():
 _THREADS = """
 import glob, threading
 from launchers import node_entry
-from launchers.stop_requests import STACKS
+from launchers.stop_requests import STACKS_OF_STUCK
 from tests.waiting import wait_until
 
 def receivers():
   states = (open(path).read() for path in glob.glob('/proc/self/task/*/status'))
   blocked = (int(state.partition('SigBlk:')[2].split()[0], 16) for state in states)
-  return sum(not mask >> STACKS - 1 & 1 for mask in blocked)
+  return sum(not mask >> STACKS_OF_STUCK - 1 & 1 for mask in blocked)
 
 node_entry.begin_heartbeat(lambda beat: None)
 import jax
@@ -107,8 +107,37 @@ print('one', flush=True)
 """
 
 
-def test_of_all_threads_only_one_of_python_receives_the_request_for_stacks():
+def test_of_all_threads_only_one_of_python_writes_the_stacks_of_a_stuck_process():
   assert run_python('-c', _THREADS).splitlines()[-1] == 'one'
+
+
+_BUSY = """
+import os, threading
+from launchers import node_entry
+from launchers.stop_requests import STACKS
+
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+node_entry.begin_heartbeat(lambda beat: None)
+asked = threading.Event()
+
+def ask():
+  for _ in range(500):
+    os.kill(os.getpid(), STACKS)
+    asked.wait(0.002)
+  asked.set()
+
+def called(depth):
+  return called(depth - 1) if depth else asked.is_set()
+
+threading.Thread(target=ask).start()
+while not eval('called(10)'):  # New code, and new frames, all the time.
+  pass
+print('alive', flush=True)
+"""
+
+
+def test_a_request_for_stacks_does_not_crash_a_process_that_is_busy_in_python():
+  assert run_python('-c', _BUSY).splitlines()[-1] == 'alive'
 
 
 _LOOKED = """

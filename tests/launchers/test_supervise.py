@@ -13,7 +13,7 @@ from launchers import logs, restart, streams, supervise, watched
 from launchers.child_process import EXITED_EARLY
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
-from launchers.stop_requests import STACKS, StopRequests
+from launchers.stop_requests import STACKS, STACKS_OF_STUCK, StopRequests
 from tests.terminals import FORBIDDEN, HOSTILE
 
 BEAT = Beat('playing', 1.0, 0.0, 1.0, 10.0, 1.0, 5, 5)
@@ -76,20 +76,25 @@ def _supervise(*nodes, out=None, requests=(), node_timeout=math.inf, **callbacks
 
 
 @pytest.mark.parametrize(
-  'beat, age, why',
+  'beat, age, asked, why',
   [
-    (BEAT, 31.0, 'has sent no heartbeat for 31 s'),
-    (None, 121.0, 'has sent no heartbeat for 121 s'),
-    (dataclasses.replace(BEAT, unmarked=31.0), 0.0, 'has made no progress for 31 s (playing)'),
+    (BEAT, 31.0, STACKS_OF_STUCK, 'has sent no heartbeat for 31 s'),
+    (None, 121.0, STACKS, 'has sent no heartbeat for 121 s'),
+    (
+      dataclasses.replace(BEAT, unmarked=31.0),
+      0.0,
+      STACKS,
+      'has made no progress for 31 s (playing)',
+    ),
   ],
 )
-def test_a_node_that_hangs_writes_its_stacks_and_is_killed(log, monkeypatch, beat, age, why):
+def test_a_node_that_hangs_writes_its_stacks_and_is_killed(log, monkeypatch, beat, age, asked, why):
   monkeypatch.setattr(watched, 'STACKS_SECONDS', 0.0)
   monkeypatch.setattr(supervise, '_SUSPENDED_SECONDS', 1e9)
   node = Node(log, None, 0, beats=((beat, age), (BEAT, 0.0)))
   _attentive_for(monkeypatch, 1000.0)
   code, output = _supervise(node, node_timeout=30.0)
-  assert code == 0 and node.sent == [STACKS, signal.SIGKILL]
+  assert code == 0 and node.sent == [asked, signal.SIGKILL]
   assert f'node node/0 {why}, longer than --node_timeout=30 allows; killing it' in output
   assert str(log) in output
 
@@ -288,6 +293,18 @@ def test_every_node_writes_its_stacks_when_asked(log):
     supervise.supervise([node], requests, io.StringIO(), supervise.RunCallbacks(beats=look)) == 0
   )
   assert node.sent == [STACKS]
+
+
+def test_a_node_that_runs_no_python_is_asked_for_its_stacks_in_another_way(log):
+  node, requests = Node(log, None, beats=((BEAT, 6.0),)), StopRequests()
+  requests.stacks = True
+
+  def look(beats):
+    node._code = 0
+
+  callbacks = supervise.RunCallbacks(beats=look)
+  assert supervise.supervise([node], requests, io.StringIO(), callbacks) == 0
+  assert node.sent == [STACKS_OF_STUCK]
 
 
 @pytest.mark.parametrize(
