@@ -47,11 +47,12 @@ class Resources:
       On Kubernetes such a group has no volume, and is restarted even if the run directory is not kept.
     env: further environment variables.
     cpu_env: environment variables for nodes without an accelerator; those in `env` override them.
-    restart: 'never': a failure of the node ends the program; 'on_failure': the node is restarted.
+    restart: 'never': a failure of the node ends the program; 'on_failure': the node is restarted, with
+      the others of its group if they form one job.
     max_restarts: largest number of restarts in a row; a minute without a failure resets the count.
     restart_backoff: seconds before the first restart; doubles with each restart in a row, up to 8.
     one_job: whether its nodes form one multi-process job. Each then needs a separate process with
-      separate accelerators, and none can be restarted without the others.
+      separate accelerators, and all of them restart when one of them fails.
     python: absolute path of the interpreter of its nodes, which has packages of its own; empty for that
       of the launcher. Under Kubernetes all groups have that of the image.
   """
@@ -77,11 +78,6 @@ class Resources:
   def __post_init__(self) -> None:
     if self.restart not in RESTARTS:
       raise ValueError(f'restart {self.restart!r} is none of {RESTARTS}.')
-    if self.one_job and self.restart != 'never':
-      raise ValueError(
-        f'restart {self.restart} is not possible, since no node of this group can be started again '
-        'without the others; leave it out, or run one replica only.'
-      )
     if self.accelerator not in ACCELERATORS:
       raise ValueError(f'accelerator {self.accelerator!r} is none of {ACCELERATORS}.')
     for name in ('cpus', 'memory_gb', 'num_devices', 'max_restarts', 'restart_backoff'):

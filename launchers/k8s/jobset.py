@@ -128,7 +128,7 @@ def _replicated_job(run: Run, group: Group, user: int) -> dict[str, Any]:
 
 def _restarts(resources: Resources) -> dict[str, Any]:
   """Returns the restart policy of a Job: how often it replaces a failed pod before the Job fails."""
-  if resources.restart == 'never':
+  if resources.restart == 'never' or resources.one_job:
     return {'backoffLimit': 0}
   hopeless = {'operator': 'In', 'values': [NonRetryableError.exit_code]}
   evicted = {'type': 'DisruptionTarget', 'status': 'True'}
