@@ -38,7 +38,8 @@ class Resources:
     topology: topology of the TPU slice that the nodes of the group form, such as '2x4'; empty for any.
     num_devices: number of accelerators per node; 0 for the length of `devices`, at least one.
     devices: indices of the host's accelerators that the process may see; empty for all of them. If the
-      launcher chooses the devices, only their number counts.
+      launcher chooses the devices, only their number counts. The nodes of one job, on one host, have
+      equal shares of them.
     resources: further resources of the machine, by the cluster's names for them.
     labels: labels that the machine must have.
     with_launcher: whether it must run on the launcher's machine, which has the run directory. On
@@ -115,6 +116,14 @@ class Resources:
     if self.accelerator is None:
       return 0
     return self.num_devices or len(self.devices) or 1
+
+  def of_node(self, index: int, size: int) -> Resources:
+    """Returns the resources of one of the `size` nodes of the group, if all of them are on one host."""
+    if not (self.one_job and self.devices):
+      return self
+    each = len(self.devices) // size
+    mine = self.devices[index * each : (index + 1) * each]
+    return dataclasses.replace(self, devices=mine, num_devices=each)
 
   def requests(self) -> list[str]:
     """Returns what a node asks of a cluster, in words, as in ['1 CPU', '4 TPU', 'label pool=a']."""
