@@ -13,6 +13,7 @@ clock     the clock is set back by an hour (drills/clock.py)
 disk      the disk of the run directory is full for a while; needs root (drills/disk.py)
 network   packets are lost and delayed, then the network is down; needs root (drills/network.py)
 children  nodes end whose environments have child processes (drills/children.py)
+replicas  replicas of one learner are killed and stopped, and restart together (drills/replicas.py)
 
 Exit code 0 if all checks hold, 1 if one fails, 2 if a drill is refused.
 """
@@ -30,7 +31,7 @@ from collections.abc import Callable
 
 from absl import app, flags
 
-from benchmarks.drills import children, clock, disk, kills, network, night, stopping
+from benchmarks.drills import children, clock, disk, kills, network, night, replicas, stopping
 from benchmarks.drills.checks import Checks, Refused
 from launchers.console import PlainConsole
 from viewing import output
@@ -42,6 +43,7 @@ DRILLS: dict[str, Callable[[str, Checks], None]] = {
   'disk': disk.fills_and_empties,
   'network': network.loses_and_delays,
   'children': children.end_with_their_node,
+  'replicas': replicas.restart_together,
 }
 KILL, ALL = 'kill', 'all'
 PASSED, FAILED, REFUSED = range(3)  # Exit codes.

@@ -38,7 +38,8 @@ class Resources:
     topology: topology of the TPU slice that the nodes of the group form, such as '2x4'; empty for any.
     num_devices: number of accelerators per node; 0 for the length of `devices`, at least one.
     devices: indices of the host's accelerators that the process may see; empty for all of them. If the
-      launcher chooses the devices, only their number counts.
+      launcher chooses the devices, only their number counts. The nodes of one job, on one host, have
+      equal shares of them.
     resources: further resources of the machine, by the cluster's names for them.
     labels: labels that the machine must have.
     with_launcher: whether it must run on the launcher's machine, which has the run directory. On
@@ -47,11 +48,12 @@ class Resources:
       On Kubernetes such a group has no volume, and is restarted even if the run directory is not kept.
     env: further environment variables.
     cpu_env: environment variables for nodes without an accelerator; those in `env` override them.
-    restart: 'never': a failure of the node ends the program; 'on_failure': the node is restarted.
+    restart: 'never': a failure of the node ends the program; 'on_failure': the node is restarted, with
+      the others of its group if they form one job.
     max_restarts: largest number of restarts in a row; a minute without a failure resets the count.
     restart_backoff: seconds before the first restart; doubles with each restart in a row, up to 8.
     one_job: whether its nodes form one multi-process job. Each then needs a separate process with
-      separate accelerators, and none can be restarted without the others.
+      separate accelerators, and all of them restart when one of them fails.
     python: absolute path of the interpreter of its nodes, which has packages of its own; empty for that
       of the launcher. Under Kubernetes all groups have that of the image.
   """
@@ -77,11 +79,6 @@ class Resources:
   def __post_init__(self) -> None:
     if self.restart not in RESTARTS:
       raise ValueError(f'restart {self.restart!r} is none of {RESTARTS}.')
-    if self.one_job and self.restart != 'never':
-      raise ValueError(
-        f'restart {self.restart} is not possible, since no node of this group can be started again '
-        'without the others; leave it out, or run one replica only.'
-      )
     if self.accelerator not in ACCELERATORS:
       raise ValueError(f'accelerator {self.accelerator!r} is none of {ACCELERATORS}.')
     for name in ('cpus', 'memory_gb', 'num_devices', 'max_restarts', 'restart_backoff'):
@@ -119,6 +116,14 @@ class Resources:
     if self.accelerator is None:
       return 0
     return self.num_devices or len(self.devices) or 1
+
+  def of_node(self, index: int, size: int) -> Resources:
+    """Returns the resources of one of the `size` nodes of the group, if all of them are on one host."""
+    if not (self.one_job and self.devices):
+      return self
+    each = len(self.devices) // size
+    mine = self.devices[index * each : (index + 1) * each]
+    return dataclasses.replace(self, devices=mine, num_devices=each)
 
   def requests(self) -> list[str]:
     """Returns what a node asks of a cluster, in words, as in ['1 CPU', '4 TPU', 'label pool=a']."""

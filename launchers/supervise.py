@@ -16,7 +16,7 @@ from typing import IO
 from launchers import logs, streams
 from launchers.heartbeat import Beat
 from launchers.stop_requests import EXIT_CODES, StopRequests
-from launchers.watched import Node, Watched
+from launchers.watched import Node, Watched, watch
 
 # Nodes exit within 4 seconds of SIGTERM, except while they write a checkpoint.
 STOP_SECONDS = 30.0
@@ -33,7 +33,7 @@ class RunCallbacks:
 
   Attributes:
     started: called once every address is bound.
-    restarted: called with the name of each node that failed and will be restarted.
+    restarted: called with the name of each node that will be restarted.
     beats: called once a second with the latest heartbeat of each node that has sent one.
     ended: called once every node has exited, before the report of a failure.
   """
@@ -56,10 +56,11 @@ def supervise[N: Node](
 ) -> int:
   """Waits until every node has exited.
 
-  A failed node is restarted as its group's policy allows. A hanging node writes its stacks to its log,
-  is killed, and counts as failed. The program stops on a failure with no restart left, on a request, or
-  on an exception in this function: every node gets SIGTERM, and SIGKILL 30 seconds later. A second
-  Ctrl-C kills every node at once.
+  A failed node is restarted as its group's policy allows. If its group is one multi-process job, the
+  other nodes of the group are killed and restart with it, which counts as one failure. A hanging node
+  writes its stacks to its log, is killed, and counts as failed. The program stops on a failure with no
+  restart left, on a request, or on an exception in this function: every node gets SIGTERM, and SIGKILL
+  30 seconds later. A second Ctrl-C kills every node at once.
 
   Args:
     nodes: the nodes of the program.
@@ -93,7 +94,7 @@ class _Supervision[N: Node]:
     callbacks: RunCallbacks,
     node_timeout: float,
   ):
-    self._watched = [Watched(node) for node in nodes]
+    self._watched = watch(nodes)
     self._requests = requests
     self._outlet = streams.Outlet(out)
     self._callbacks = callbacks
@@ -163,12 +164,14 @@ class _Supervision[N: Node]:
   def _handle_failures(self) -> None:
     if self._deadline is not None:
       return
-    failed = [(w, code) for w in self._watched if (code := w.exit_code())]
-    # A killed node comes first: its failure may have caused the others.
-    for watched, code in sorted(failed, key=lambda f: f[1] >= 0):
+    failed = [(w, code) for w in self._watched if (code := w.failure())]
+    for watched, code in sorted(failed, key=lambda f: f[0].precedence()):
+      if watched.exit_code() is None:  # It restarts with the cause of its failure.
+        continue
       if sentence := watched.schedule_restart(code):
         self._say(sentence)
-        self._call(self._callbacks.restarted, watched.node.name)
+        for each in watched.job:
+          self._call(self._callbacks.restarted, each.node.name)
       else:
         self.stop(FAILED, watched)
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from launchers import child_process, restart
@@ -11,9 +12,12 @@ from launchers.heartbeat import Beat, find_hang
 from launchers.placement import Resources
 from launchers.stop_requests import STACKS, for_stacks
 from nodes.runtime import activity
+from rundir.errors import NonRetryableError
 
 # Time for a hanging node to write its stacks before it is killed.
 STACKS_SECONDS = 2.0
+# A node of a job raises when another one is lost, perhaps before this process sees the end of the other.
+CAUSE_SECONDS = 2.0
 # A node starts up as long as it does these and has not done any of its work.
 _START_UP = {
   each.name
@@ -94,40 +98,103 @@ class Watched[N: Node]:
 
   Attributes:
     node: the node of the engine.
+    job: the nodes that fail and restart together: those of its multi-process job, or itself alone.
     problem: why the last restart failed; '' if it did not.
   """
 
   def __init__(self, node: N):
     self.node = node
+    self.job: Sequence[Watched[N]] = (self,)
     self.problem = ''
     self._began = time.monotonic()
     self._has_worked = False
     self._record = restart.Record(node.resources)
+    self._failed_at: float | None = None
     self._due: float | None = None
     self._kill_at: float | None = None
     self._hung = 0.0
     self._asked_for_stacks: float | None = None
 
+  def join(self, job: Sequence[Watched[N]]) -> None:
+    """Makes it one of the nodes of a job, which have one restart record."""
+    self.job, self._record = job, job[0]._record
+
   def exit_code(self) -> int | None:
-    """Returns None while the node runs or awaits a restart."""
-    return None if self._due is not None else self.node.exit_code()
+    """Returns None while the node runs or awaits a restart; -9 if it could not be restarted."""
+    if self._due is not None:
+      return None
+    return -signal.SIGKILL if self.problem else self.node.exit_code()  # Not a defect of the node.
+
+  def failure(self) -> int:
+    """Returns the exit code of a failure that is to be handled now; 0 if there is none.
+
+    A node of a job that has raised is handled once the others have ended as well, or have had
+    `CAUSE_SECONDS` to do so.
+    """
+    code = self.exit_code()
+    if not code:
+      return 0
+    if self._failed_at is None:
+      self._failed_at = time.monotonic()
+    if code > 0 and time.monotonic() < self._failed_at + CAUSE_SECONDS:
+      return code if all(each.exit_code() is not None for each in self.job) else 0
+    return code
+
+  def precedence(self) -> tuple[bool, bool, float]:
+    """Returns a key by which failures are sorted; the cause of others comes first.
+
+    A killed node may have caused the failures of others. A failure that no restart can fix comes before
+    other exceptions, and an earlier failure before a later one.
+    """
+    code = self.exit_code() or 0
+    return code >= 0, code != NonRetryableError.exit_code, self._failed_at or 0.0
 
   def schedule_restart(self, code: int) -> str:
-    """Schedules a restart after a failure; returns a sentence about it, '' if no restart is allowed."""
-    code = -signal.SIGKILL if self.problem else code  # Not a defect of the node.
+    """Schedules a restart of the job after a failure of this node, and kills the other nodes.
+
+    Returns:
+      A sentence about it; '' if no restart is allowed.
+    """
     # Time spent hanging does not count as run time.
     delay = self._record.delay(code, time.monotonic() - self._began - self._hung)
-    if delay is None or not self.node.can_restart():
+    if delay is None or not self._can_restart():
       return ''
-    self._due = time.monotonic() + delay
+    due = time.monotonic() + delay
+    for each in self.job:
+      each._due = due
+    self._kill_job()
     how = self.problem or self.node.ending()
-    return f'node {self.node.name} {how}; restarting in {delay:g} s ({self._record.standing()})'
+    what = f'all {len(self.job)} nodes of its job ' if len(self.job) > 1 else ''
+    return (
+      f'node {self.node.name} {how}; restarting {what}in {delay:g} s ({self._record.standing()})'
+    )
 
   def restart_if_due(self) -> None:
-    """Restarts the node when its restart is due. A failed start counts as a failure of the node."""
-    if self._due is None or time.monotonic() < self._due:
+    """Restarts its job when that is due and every node of it has exited.
+
+    A failed start counts as a failure of the node.
+    """
+    if self._due is None or time.monotonic() < self._due or not self._kill_job():
       return
-    self._due, self._kill_at, self._hung = None, None, 0.0
+    if self._can_restart():
+      for each in self.job:
+        each._restart()
+    else:  # Another node of the job turns out to be lost; its failure is handled.
+      for each in self.job:
+        each._due = None
+
+  def _can_restart(self) -> bool:
+    return all(each.node.can_restart() for each in self.job)
+
+  def _kill_job(self) -> bool:
+    """Kills the nodes of its job that still run; returns whether there is none left."""
+    running = [each.node for each in self.job if each.node.exit_code() is None]
+    for node in running:
+      node.send(signal.SIGKILL)
+    return not running
+
+  def _restart(self) -> None:
+    self._due, self._kill_at, self._hung, self._failed_at = None, None, 0.0, None
     self._began, self._has_worked = time.monotonic(), False
     try:
       self.node.restart()
@@ -198,3 +265,16 @@ class Watched[N: Node]:
     """Stops the node, or cancels its restart."""
     self._due = None
     self.node.send(signal.SIGTERM)
+
+
+def watch[N: Node](nodes: Sequence[N]) -> list[Watched[N]]:
+  """Returns nodes with their supervision, in the same order; those of a multi-process job share it."""
+  watched = [Watched(node) for node in nodes]
+  jobs: dict[str, list[Watched[N]]] = {}
+  for each in watched:
+    if each.node.resources.one_job:
+      jobs.setdefault(each.node.name.partition('/')[0], []).append(each)
+  for job in jobs.values():
+    for each in job:
+      each.join(job)
+  return watched

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from agents import options
@@ -54,8 +55,14 @@ def expected(config: CommonConfig) -> Estimates | None:
   return Estimates(run.updates, each, run.most_updates, run.first_batch, copies)
 
 
-def with_decay(config: Any) -> Any:
-  """Returns the config with every number of steps of a decay as long as the run where it is unset."""
+def with_decay(config: Any, counts: Mapping[str, float] | None = None) -> Any:
+  """Returns the config with every number of steps of a decay as long as the run where it is unset.
+
+  Args:
+    config: the options of the run.
+    counts: the counters at which a run continues with updates of another size, as after a change of
+      --num_replicas; None if all of its updates have the same size.
+  """
   values, decays = options.flatten(config), {'temperature_decay_steps'}
   if values.get('learning_rate_schedule', 'constant') != 'constant':
     decays.add('learning_rate_decay_steps')
@@ -63,7 +70,11 @@ def with_decay(config: Any) -> Any:
   run = expected(config) if unset else None
   if run is None:
     return config
-  steps = min(max(1, run.updates), MOST_STEPS // run.gradient_steps)
+  updates = run.updates
+  if counts is not None:
+    left = max(0.0, 1.0 - counts['actor_steps'] / config.run.num_steps)
+    updates = int(counts['learner_steps']) + round(updates * left)
+  steps = min(max(1, updates), MOST_STEPS // run.gradient_steps)
   return options.replace(config, **dict.fromkeys(unset, steps))
 
 

@@ -74,7 +74,7 @@ def resumed_run(path: str, program: str, lock: bool = True) -> Run:
   given = record.given | changes
   config = keep(recorded, choose(module, given | agent), changes)
   check_numbers(config)
-  config = with_decay(config)
+  undecayed, config = config, with_decay(config)
   # Older records store a different seed after each resume.
   began = {'seed': choose(module, record.given | agent).run.seed, 'run_dir': path}
   if run_directory.absolute(config.run.run_dir) == path:
@@ -104,6 +104,10 @@ def resumed_run(path: str, program: str, lock: bool = True) -> Run:
     raise ValueError(
       f'--resume={path} has done its {config.run.num_steps} actor_steps; raise --num_steps to continue.'
     )
+  if options.value(config, 'num_replicas', 1) != recorded.get('num_replicas', 1):
+    config, unset = with_decay(undecayed, counts), options.flatten(undecayed)
+    # Given from now on: from the options alone, the end of the decay could not be computed again.
+    given = given | {n: v for n, v in options.flatten(config).items() if v != unset[n]}
   # Counting resumes gives the actors new seeds, so they do not replay the first episodes.
   config = options.replace(config, run_dir=path, resumes=len(record.commands))
   return Run(record.program, module, given, config)

@@ -204,7 +204,7 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
   else:
     groups['inference_learner'] = on_accelerator(
       1 + max(actor_devices + learner_devices),
-      restart='never' if config.forms_one_job else restart,
+      restart=restart,
       one_job=config.forms_one_job,
     )
   python = config.acting.actor_python

@@ -174,7 +174,7 @@ def _slow(*values):
     (['--program=anakin', '--video_period=60'], ['--video_period=60', 'Anakin', 'evaluate.py']),
     (['--num_replicas=0'], ['--num_replicas is 0', '1 or more']),
     (['--num_replicas=2', '--lp_launch_type=local_mt'], ['--num_replicas', 'local_mp']),
-    (['--num_replicas=2', '--accelerator=gpu'], ['--num_replicas', 'a GPU host', '--launcher']),
+    (['--num_replicas=2', '--accelerator=tpu'], ['--num_replicas', 'a TPU host', '--launcher']),
     (['--run_dir=/proc/nothing'], ['--run_dir', 'cannot be written']),
     (['--placement=/nothing.yaml'], ['--placement=/nothing.yaml', 'cannot be read']),
     (['--launcher=ray', '--lp_launch_type=local_mt'], ['--lp_launch_type', '--launcher=local']),

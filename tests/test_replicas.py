@@ -8,22 +8,22 @@ import psutil
 import pytest
 
 from benchmarks.running import processes
-from rundir import checkpoints, curves
+from rundir import audit, curves
 from tests.programs_under_test import DONE, ENDLESS, SMALL, SMALL_REPLAY, launch, log_text
 from tests.waiting import DEADLINE
 
-LEARNERS = ['inference_learner/0', 'inference_learner/1']
+REPLICAS = {'inference_learner-0', 'inference_learner-1'}
 
 
-def _assert_the_same(run_dir):
-  """Asserts that two replicas have trained to the same parameters; returns the summary."""
+def _assert_the_same(run_dir, num_replicas=2):
+  """Asserts that the replicas have trained to the same parameters; returns the summary."""
   summary = json.loads((run_dir / 'summary.json').read_text())
-  assert list(summary['learners']) == LEARNERS
-  first, second = summary['learners'].values()
-  assert first['learner_steps'] == second['learner_steps'] == summary['learner_steps'] > 0
-  assert first['params_crc32'] == second['params_crc32']
-  assert first['actor_steps'] + second['actor_steps'] == summary['actor_steps']
-  assert min(first['actor_steps'], second['actor_steps']) > 100
+  assert list(summary['learners']) == [f'inference_learner/{i}' for i in range(num_replicas)]
+  learners = summary['learners'].values()
+  assert {each['learner_steps'] for each in learners} == {summary['learner_steps']} != {0}
+  assert len({each['params_crc32'] for each in learners}) == 1
+  assert sum(each['actor_steps'] for each in learners) == summary['actor_steps']
+  assert min(each['actor_steps'] for each in learners) > 100
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
   assert processes(str(run_dir)) == []
   return summary
@@ -55,7 +55,9 @@ def test_replicas_train_to_the_same_step_and_the_same_parameters(train, tmp_path
 @pytest.fixture
 def running(start_program):
   """Two replicas that train until they are stopped; returns the program and its nodes by name."""
-  program = start_program('--num_replicas=2', '--eval_envs=0', '--checkpoint_period=0.5', ENDLESS)
+  program = start_program(
+    '--num_replicas=2', '--eval_envs=0', '--checkpoint_period=0.5', '--audit', ENDLESS
+  )
   program.wait_until(
     lambda: curves.read(program.run_dir, 'inference_learner/1', 'learner_steps'),
     'both replicas learn',
@@ -64,30 +66,47 @@ def running(start_program):
   return program, program.nodes()
 
 
-@pytest.mark.parametrize(
-  'victim', [pytest.param('inference_learner-0', marks=pytest.mark.nightly), 'inference_learner-1']
-)
-def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, train, tmp_path, victim):
-  program, nodes = running
-  nodes[victim].kill()
+def test_replicas_restart_together_when_one_is_killed_and_the_run_may_resume_with_more(
+  running, train, tmp_path
+):
+  program, _ = running
+  for victim in ('inference_learner-1', 'inference_learner-0'):  # The latter has the coordinator.
+    before = program.nodes()
+    before[victim].kill()
+    program.wait_until(lambda b=before: _replaced(program, b) >= REPLICAS, 'both have restarted')
+    program.wait_for_progress()
+    assert _replaced(program, before) == REPLICAS
+  program.launcher.terminate()
   code, _, errors = program.end()
-  assert code == 1
-  assert 'after SIGTERM' not in errors, 'the launcher has killed what did not end by itself'
-  assert f'node {victim.replace("-", "/")} was killed by SIGKILL' in errors
-  assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
+  assert code == 143
+  said = re.findall(r'node (\S+) was killed by SIGKILL; restarting all 2 nodes of its job', errors)
+  assert said == ['inference_learner/1', 'inference_learner/0']
+  assert errors.count('; restarting') == 2, errors
 
   run_dir = tmp_path / 'run'
   assert 'proxy' not in log_text(run_dir)
-  assert errors.rstrip().endswith(f'--resume={run_dir}')
-  saved = checkpoints.newest(checkpoints.directory(str(run_dir))).counts
+  saved = program.checkpoint_counts()
   assert saved['actor_steps'] > saved['learner_steps'] > 0
-  resumed = train(f'--resume={run_dir}', f'--num_steps={saved["actor_steps"] + 2000}')
+  longer = f'--num_steps={saved["actor_steps"] + 2000}'
+  resumed = train(f'--resume={run_dir}', longer, '--num_replicas=3')
   assert resumed.returncode == 0, resumed.stderr
-  summary = _assert_the_same(run_dir)
+  summary = _assert_the_same(run_dir, 3)
   assert summary['learner_steps'] > saved['learner_steps']
-  first, second = summary['learners'].values()
-  assert second['actor_steps'] < first['actor_steps']  # The first continues to count for both.
-  assert saved['actor_steps'] + 2000 <= summary['actor_steps'] < saved['actor_steps'] + 4000
+  # Each replica has continued with its share of the steps, and none has been counted twice.
+  assert saved['actor_steps'] + 2000 <= summary['actor_steps'] < saved['actor_steps'] + 6000
+  assert (
+    min(each['actor_steps'] for each in summary['learners'].values()) > saved['actor_steps'] // 3
+  )
+  produced, trained = (
+    audit.read(run_dir, name)[:, 0].tolist() for name in (audit.PRODUCED, audit.TRAINED)
+  )
+  assert len(set(trained)) == len(trained), 'an unroll of the queue was learned from twice'
+  assert set(trained) <= set(produced)
+
+
+def _replaced(program, before):
+  """Returns the names of the nodes that have other processes than before."""
+  return {n for n, p in program.nodes().items() if n in before and p.pid != before[n].pid}
 
 
 @pytest.mark.nightly  # A learner that misses another one ends in the test above as well.
@@ -118,11 +137,3 @@ def test_each_replica_has_its_own_replay_and_actors(tmp_path):
   alone = launch('--dry_run').stdout
   assert 'inference_learner -> inference_learner' not in re.sub(' +', ' ', alone)
   assert 'one job' not in alone
-
-
-def test_one_of_several_replicas_cannot_be_set_to_restart(tmp_path):
-  path = tmp_path / 'placement.yaml'
-  path.write_text('inference_learner: {restart: on_failure}')
-  process = launch('--dry_run', '--num_replicas=2', f'--placement={path}')
-  assert process.returncode == 2
-  assert "group 'inference_learner': restart on_failure is not possible" in process.stderr

@@ -59,6 +59,7 @@ def _resume(path, *arguments):
     ({}, ['--preset=default']),
     ({'preset': 'none'}, ['--preset=none']),
     ({'program': 'r2d2'}, ['--num_steps=900000', '--cpu_cores=3']),
+    ({'program': 'r2d2', 'num_replicas': 2}, ['--num_replicas=3']),
   ],
 )
 def test_how_a_run_is_run_may_change_and_the_same_value_is_no_change(tmp_path, run, flags, capsys):
@@ -143,6 +144,24 @@ def test_a_decay_ends_with_the_resumed_run_whatever_its_preset_would_choose(
   config = runs.resumed_run(str(tmp_path), '').config  # With the same flags.
   steps = flatten(config)[option]
   assert steps == estimates.expected(config).updates > 9 * flatten(before)[option] > 0
+
+
+def test_a_decay_ends_with_a_run_that_continues_with_more_replicas(tmp_path, capsys):
+  half = 500_000
+  _stopped_run(
+    tmp_path, num_steps=2 * half, actor_steps=half, learning_rate_schedule='linear', num_replicas=2
+  )
+  before = runs.recorded_run(str(tmp_path)).config
+  shutil.copytree(tmp_path, tmp_path / 'same')  # This process keeps the locks that it takes.
+  assert _resume(tmp_path / 'same', '--num_replicas=4') == 0, capsys.readouterr().err
+  resumed = runs.resumed_run(str(tmp_path), '')  # With the same flags.
+  rest = estimates.expected(resumed.config).updates / 2
+  assert rest == pytest.approx(estimates.expected(before).updates / 4, rel=0.01)
+  steps = resumed.config.agent.learning_rate_decay_steps
+  assert steps == pytest.approx(5 + rest, rel=0.01)
+  assert (
+    resumed.given['learning_rate_decay_steps'] == steps
+  )  # Which a further resume does not change.
 
 
 def test_options_that_are_newer_than_a_run_have_their_defaults_whatever_its_preset_says(

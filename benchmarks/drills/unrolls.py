@@ -24,7 +24,7 @@ def account(run_dir: str, kills: int) -> dict[str, Any]:
   trained = records[:, 0]
   known = set(trained.tolist())
   config = config_of(run_dir)
-  bound, batch_size = on_their_way(config), config['batch_size']
+  bound, batch_size = on_their_way(config), config['batch_size'] * config.get('num_replicas', 1)
   tails, heads, gaps = [], [], []  # One tail and one head for each incarnation.
   for number, incarnation in enumerate(dict.fromkeys((produced >> 32).tolist())):
     ids = produced[produced >> 32 == incarnation]
@@ -60,7 +60,7 @@ def config_of(run_dir: str) -> dict[str, Any]:
 
 
 def on_their_way(config: dict[str, Any]) -> int:
-  """Returns the maximum number of unrolls in flight from actors to the learner.
+  """Returns the maximum number of unrolls in flight from actors to a learner, that of each replica.
 
   They are in the queue, the batches of the reader and the prefetcher, the current batch of the learner,
   and two buffers for every environment.

@@ -14,6 +14,8 @@ from rundir.errors import NonRetryableError
 JOBSET_LABEL = 'jobset.sigs.k8s.io/jobset-name'
 JOB_LABEL = 'jobset.sigs.k8s.io/replicatedjob-name'
 LONGEST_NAME = 63
+# Of Kubernetes: a Job that its podFailurePolicy has failed; a pod that the cluster has ended.
+_BY_POLICY, _EVICTED = 'PodFailurePolicy', 'DisruptionTarget'
 
 
 def hosts(name: str) -> str:
@@ -83,8 +85,7 @@ def manifest(run: Run, groups: Sequence[Group]) -> dict[str, Any]:
       'publishNotReadyAddresses': True,
     },
     'successPolicy': {'operator': 'All'},
-    # A Job fails once a node has no restart left.
-    'failurePolicy': {'maxRestarts': 0},
+    'failurePolicy': _failure_policy(groups),
     'replicatedJobs': [_replicated_job(run, group, user) for group in groups],
   }
   if ending is not None:
@@ -126,19 +127,53 @@ def _replicated_job(run: Run, group: Group, user: int) -> dict[str, Any]:
   }
 
 
+def _failure_policy(groups: Sequence[Group]) -> dict[str, Any]:
+  """Returns what the failure of a Job leads to: a Job fails once a node of it has no restart left.
+
+  The nodes of a multi-process job cannot be replaced one by one, so the failure of one fails its Job.
+  All Jobs are then created anew. To create only the failed one, JobSet needs version 0.12 and a feature
+  gate that is off by default.
+  """
+  together = [group for group in groups if _restarts_together(group.resources)]
+  if not together:
+    return {'maxRestarts': 0}
+  jobs = {'targetReplicatedJobs': [pod.job_name(group.label) for group in together]}
+  by_policy = {'onJobFailureReasons': [_BY_POLICY]}
+  evicted = {**by_policy, 'onJobFailureMessagePatterns': [f'.*{_EVICTED}.*']}
+  restart = 'RestartJobSet'
+  return {
+    'maxRestarts': max(group.resources.max_restarts for group in together),
+    # The first that matches counts; without a match the JobSet would restart.
+    'rules': [
+      {'name': 'evicted', 'action': f'{restart}AndIgnoreMaxRestarts', **jobs, **evicted},
+      {'name': 'hopeless', 'action': 'FailJobSet', **by_policy},  # A restart cannot fix it.
+      {'name': 'failed', 'action': restart, **jobs},
+      {'name': 'others', 'action': 'FailJobSet'},
+    ],
+  }
+
+
+def _restarts_together(resources: Resources) -> bool:
+  return resources.one_job and resources.restart == 'on_failure'
+
+
 def _restarts(resources: Resources) -> dict[str, Any]:
   """Returns the restart policy of a Job: how often it replaces a failed pod before the Job fails."""
   if resources.restart == 'never':
     return {'backoffLimit': 0}
   hopeless = {'operator': 'In', 'values': [NonRetryableError.exit_code]}
-  evicted = {'type': 'DisruptionTarget', 'status': 'True'}
+  evicted = {'type': _EVICTED, 'status': 'True'}
+  together = _restarts_together(resources)
+  if together:
+    limits = {'backoffLimit': 0}
+  else:
+    limits = {'backoffLimitPerIndex': resources.max_restarts, 'maxFailedIndexes': 0}
   return {
-    'backoffLimitPerIndex': resources.max_restarts,
-    'maxFailedIndexes': 0,
+    **limits,
     'podFailurePolicy': {
       'rules': [
         {'action': 'FailJob', 'onExitCodes': hopeless},  # A restart cannot fix it.
-        {'action': 'Ignore', 'onPodConditions': [evicted]},
+        {'action': 'FailJob' if together else 'Ignore', 'onPodConditions': [evicted]},
       ]
     },
   }

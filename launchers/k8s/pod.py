@@ -25,9 +25,12 @@ _STOPPED = 128 + signal.SIGTERM
 # The Job's counts of earlier pods with this index: failures, which count against the restart limit, and
 # evictions.
 _EARLIER = {
-  'LAUNCHPOD_FAILURES': 'batch.kubernetes.io/job-index-failure-count',
-  'LAUNCHPOD_EVICTIONS': 'batch.kubernetes.io/job-index-ignored-failure-count',
+  'LAUNCHPOD_FAILURES': "metadata.annotations['batch.kubernetes.io/job-index-failure-count']",
+  'LAUNCHPOD_EVICTIONS': "metadata.annotations['batch.kubernetes.io/job-index-ignored-failure-count']",
 }
+# How often the JobSet has restarted, with Jobs that count anew.
+_ATTEMPT = {'LAUNCHPOD_ATTEMPT': "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"}
+_MOST_PODS = 100_000  # With one index in one Job.
 
 
 def job_name(label: str) -> str:
@@ -48,14 +51,21 @@ def ports(program: lp.Program, first_port: int) -> dict[tuple[str, int], list[in
 def restart_variables() -> list[dict[str, Any]]:
   """Returns the variables of a container from which `restart_count` is computed."""
   return [
-    {'name': name, 'valueFrom': {'fieldRef': {'fieldPath': f"metadata.annotations['{key}']"}}}
-    for name, key in _EARLIER.items()
+    {'name': name, 'valueFrom': {'fieldRef': {'fieldPath': path}}}
+    for name, path in (_EARLIER | _ATTEMPT).items()
   ]
 
 
 def restart_count() -> int:
-  """Returns the number of restarts of this node: the number of earlier pods with its index."""
-  return sum(int(os.environ.get(name) or 0) for name in _EARLIER)  # A Job may omit them.
+  """Returns a number that is larger than that of every earlier pod of this node, and 0 for the first.
+
+  It is the number of earlier pods, with a gap after each restart of the JobSet.
+  """
+  pods, attempts = (
+    sum(int(os.environ.get(name) or 0) for name in names)  # A Job may omit them.
+    for names in (_EARLIER, _ATTEMPT)
+  )
+  return attempts * _MOST_PODS + pods
 
 
 def node_index() -> int:

@@ -1,8 +1,9 @@
 """Checks for the plug-ins of accelerators, and chooses GPUs of this machine for the groups of a program.
 
 Groups on GPUs get the GPUs with the most free memory. Two groups share a GPU only if there are too few;
-their processes do not preallocate memory, so this works while both fit. A group whose devices the
-placement lists keeps them.
+their processes do not preallocate memory, so this works while both fit. The nodes of one job share none:
+NCCL refuses that, and the group gets as many for each of them. A group whose devices the placement lists
+keeps them.
 """
 
 from __future__ import annotations
@@ -37,23 +38,39 @@ class GPU:
   free_mib: int
 
 
-def assigned(placement: Mapping[str, Resources]) -> dict[str, Resources]:
+def assigned(placement: Mapping[str, Resources], sizes: Mapping[str, int]) -> dict[str, Resources]:
   """Returns the placement with devices for every group on GPUs.
 
   CUDA_VISIBLE_DEVICES, if the user has set it to numbers, limits the choice. If it holds other names,
   such as UUIDs, nothing is chosen, and every such group sees them all.
 
+  Args:
+    placement: resources of each group.
+    sizes: number of nodes of each group.
+
   Raises:
-    ValueError: if a plug-in of JAX or the driver of the GPUs is missing, or a group needs more GPUs than
-      there are; one sentence.
+    ValueError: if a plug-in of JAX or the driver of the GPUs is missing, a group needs more GPUs than
+      there are, or the nodes of a job cannot have equal shares; one sentence.
   """
   for kind in {r.accelerator_kind for r in placement.values() if r.accelerator_kind}:
     _check_plugin(kind)
+  jobs = {k: sizes[k] for k, r in placement.items() if r.accelerator and r.one_job}
+  for label, size in jobs.items():
+    if len(placement[label].devices) % size:
+      raise ValueError(
+        f'group {label!r} lists {len(placement[label].devices)} devices, which do not divide over its '
+        f'{size} nodes; list a multiple in --placement, or change --num_replicas.'
+      )
   undecided = {k: r for k, r in placement.items() if r.accelerator_kind == 'gpu' and not r.devices}
   if not undecided:
     return dict(placement)
   allowed = os.environ.get('CUDA_VISIBLE_DEVICES')
   if allowed is not None and not all(name.strip().isdigit() for name in allowed.split(',') if name):
+    if several := [label for label in undecided if jobs.get(label, 1) > 1]:
+      raise ValueError(
+        f'the GPUs of CUDA_VISIBLE_DEVICES={allowed} cannot be divided over the nodes of group '
+        f'{several[0]!r}; name them by their numbers.'
+      )
     return dict(placement)
   gpus = _found()
   if allowed is not None:
@@ -61,7 +78,7 @@ def assigned(placement: Mapping[str, Resources]) -> dict[str, Resources]:
   taken = {i for r in placement.values() if r.accelerator_kind == 'gpu' for i in r.devices}
   result = dict(placement)
   for label, resources in undecided.items():
-    devices = _choice(label, resources.device_count, gpus, taken)
+    devices = _choice(label, resources.device_count, jobs.get(label, 1), gpus, taken)
     taken |= set(devices)
     result[label] = dataclasses.replace(resources, devices=devices, num_devices=len(devices))
   return result
@@ -75,12 +92,17 @@ def describe(placement: Mapping[str, Resources]) -> str:
   )
 
 
-def _choice(label: str, number: int, gpus: Sequence[GPU], taken: set[int]) -> tuple[int, ...]:
+def _choice(
+  label: str, each: int, nodes: int, gpus: Sequence[GPU], taken: set[int]
+) -> tuple[int, ...]:
+  number = each * nodes
   if number > len(gpus):
+    of_nodes = f', {each} for each of its {nodes} nodes' if nodes > 1 else ''
+    fewer = '--num_replicas or ' if nodes > 1 else ''
     raise ValueError(
-      f"group {label!r} needs {number} of this machine's GPUs, but only {len(gpus)} are available; "
-      'lower the numbers in --actor_devices and --learner_devices (or --num_devices), or see '
-      'CUDA_VISIBLE_DEVICES.'
+      f"group {label!r} needs {number} of this machine's GPUs{of_nodes}, but only {len(gpus)} are "
+      f'available; lower {fewer}the numbers in --actor_devices and --learner_devices (or '
+      '--num_devices), or see CUDA_VISIBLE_DEVICES.'
     )
   best_first = sorted(gpus, key=lambda gpu: (gpu.index in taken, -gpu.free_mib, gpu.index))
   return tuple(sorted(gpu.index for gpu in best_first[:number]))

@@ -30,10 +30,10 @@ def check(placement: Mapping[str, Resources], one_process: bool) -> None:
         f'each node of group {label!r}, one for each of --num_replicas, needs a process of its own; '
         'use --lp_launch_type=local_mp.'
       )
-    if resources.one_job and resources.accelerator:
+    if resources.one_job and resources.accelerator_kind == 'tpu':
       raise ValueError(
-        f'each node of group {label!r}, one for each of --num_replicas, needs a '
-        f'{resources.accelerator.upper()} host of its own; use a --launcher for several machines.'
+        f'each node of group {label!r}, one for each of --num_replicas, needs a TPU host of its own; '
+        'use a --launcher for several machines.'
       )
   tpus = [(k, set(r.devices)) for k, r in placement.items() if r.accelerator_kind == 'tpu']
   for (one, chips), (other, others) in itertools.combinations(tpus, 2):

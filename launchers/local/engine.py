@@ -45,7 +45,8 @@ class Local(Engine):
   def place(self, job: Job) -> Job:
     """Enters a network namespace, and chooses the GPUs of the groups."""
     isolation.enter(self.isolate, job.placement)
-    job = dataclasses.replace(job, placement=accelerators.assigned(job.placement))
+    sizes = {label: len(nodes) for label, nodes in job.program.groups.items()}
+    job = dataclasses.replace(job, placement=accelerators.assigned(job.placement, sizes))
     if chosen := accelerators.describe(job.placement):
       streams.say(chosen)
     return job

@@ -138,7 +138,9 @@ def launch(
       with binding.starting():
         for task in tasks:
           log_path = binding.log_path(run_dir, task)
-          nodes.append(_LocalNode(task, placement[task.label], log_path, guard, identity))
+          size = len(program.groups[task.label])
+          resources = placement[task.label].of_node(task.index, size)
+          nodes.append(_LocalNode(task, resources, log_path, guard, identity))
       return supervise.supervise(nodes, asked, out, callbacks, node_timeout)
     finally:
       for node in nodes:

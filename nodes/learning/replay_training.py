@@ -112,19 +112,22 @@ def prepare(
   # The first replica reads the checkpoint and broadcasts it to the others.
   run_dir = options.run.run_dir
   checkpoint = newest_checkpoint(options.learner_dir) if options.replica == 0 else None
-  if checkpoint is not None:
-    counter.increment(**checkpoint.counts)
-  counts = counter.get_counts()
+  counts = dict(checkpoint.counts) if checkpoint is not None else {}
+  actor_steps = int(counts.get('actor_steps', 0))
   news = [
     int(checkpoint is not None or (options.replica == 0 and saved_params.has_initial(run_dir))),
-    counts['learner_steps'],
-    int(counts['actor_steps'] >= options.run.num_steps),
+    int(counts.get('learner_steps', 0)),
+    int(actor_steps >= options.run.num_steps),
+    *divmod(actor_steps, 1 << 30),  # Broadcast as int32.
   ]
   if several:
     news = list(map(int, replicas.broadcast(np.array(news), options.replica)))
-    if options.replica:
-      counter.increment(learner_steps=news[1])
-  restores, first_step, trained = news
+    # Each replica continues with its share of the steps, whatever their number was before.
+    steps = replicas.share((news[3] << 30) + news[4], options.replica, options.num_replicas)
+    counts = {'actor_steps': steps, 'environment_frames': steps * action_repeat}
+    counts['learner_steps'] = news[1]
+  counter.increment(**counts)
+  restores, first_step, trained = news[:3]
   return Prepared(
     agent,
     spec,
@@ -235,7 +238,9 @@ class ReplayTraining(Training):
   def _save(self) -> tuple[dict[str, int], Any]:
     counts = self._counts()
     if self._options.num_replicas > 1:
-      steps = max(counts['actor_steps'], self._learner.actor_steps())
+      # Before the first update the other replicas have not said how many steps they have.
+      restored = self._prepared.checkpoint.counts if self._prepared.checkpoint else counts
+      steps = int(max(restored['actor_steps'], self._learner.actor_steps()))
       counts |= {'actor_steps': steps, 'environment_frames': steps * self._prepared.action_repeat}
     return counts, self._learner.save()
 

@@ -65,8 +65,8 @@ class ReplicaSync:
       int32 `[devices of all replicas]`.
     """
     new = np.zeros(len(self.sharded.addressable_devices), np.int32)
-    # After a restart the difference may exceed an int32.
-    new[0] = min(total - self._contributed, 1 << 30)
+    # After a restart the sum of all replicas may exceed an int32, and several calls contribute it.
+    new[0] = min(total - self._contributed, (1 << 30) // jax.process_count())
     self._contributed += int(new[0])
     return self.to_global(new)
 

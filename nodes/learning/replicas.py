@@ -79,6 +79,11 @@ def broadcast(tree: Nest, replica: int) -> Nest:
   return multihost_utils.broadcast_one_to_all(tree, is_source=replica == 0)
 
 
+def share(total: int, replica: int, num_replicas: int) -> int:
+  """Returns a replica's part of a count; the parts of all replicas add up to `total`."""
+  return total // num_replicas + (replica < total % num_replicas)
+
+
 def local_devices(
   indices: Sequence[int], flag: str, process: int | None = None
 ) -> list[jax.Device]:

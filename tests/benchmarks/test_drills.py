@@ -345,7 +345,7 @@ def test_a_short_night(tmp_path):
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize('drill', ['suspend', 'children'])
+@pytest.mark.parametrize('drill', ['suspend', 'children', 'replicas'])
 def test_a_short_drill(drill):
   done = smoke.command('chaos', f'--drill={drill}', deadline=840)
   assert done.returncode == 0, done.stdout + done.stderr

@@ -11,6 +11,7 @@ The pods of Kubernetes have no launcher: Kubernetes itself supervises them. Thei
 """
 
 import abc
+import dataclasses
 import functools
 import json
 import math
@@ -106,6 +107,13 @@ class Engine(abc.ABC):
     ]
     assert sorted(re.findall(KILLED, output)) == sorted(expected)
 
+  def check_job_restarted(self, output):
+    """Checks that a launch restarted both nodes of a job once, after the second was killed."""
+    said = (
+      r'node job/1(?: on \S+)? was killed by SIGKILL; restarting all 2 nodes of its job in 0.1 s'
+    )
+    assert re.search(rf'{said} \(1 of', output) and output.count('; restarting') == 1
+
   def check_hung(self, output, node):
     """Checks that a launch with node_timeout=5 killed and restarted a node without a heartbeat."""
     assert re.search(
@@ -143,6 +151,18 @@ def poison(directory, imported):
 
 class NodeContract:
   """The scenarios that every engine must pass."""
+
+  def test_the_nodes_of_a_job_restart_together(self, engine, tmp_path):
+    paths = [tmp_path / str(i) for i in range(2)]
+    program = nodes.program((nodes.Stopper, False, os.pathsep.join(map(str, paths))))
+    with program.group('job'):
+      for path, dies in zip(paths, (False, True), strict=True):
+        program.add_node(lp.PyClassNode(nodes.OneOfAJob, str(path), dies))
+    placement = {'job': dataclasses.replace(RESTARTED, one_job=True)}
+    code, output = engine.launch(program, tmp_path, placement)
+    assert code == 0, output
+    assert {path.read_text() for path in paths} == {'restarted'}
+    engine.check_job_restarted(output)
 
   def test_stop_from_a_node_ends_every_process_with_code_0(self, engine, tmp_path):
     run_dir, answer, blocked = tmp_path / ODD, tmp_path / 'answer', tmp_path / 'pid'

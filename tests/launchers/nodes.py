@@ -318,6 +318,20 @@ class Parent:
     lifecycle.stop_event().wait()
 
 
+class OneOfAJob:
+  """Waits until it is restarted, or kills itself; after the restart writes a file."""
+
+  def __init__(self, path, dies):
+    self._path, self._dies = path, dies
+
+  def run(self):
+    if lifecycle.restart_count():
+      write(self._path, 'restarted')
+    elif self._dies:
+      os.kill(os.getpid(), signal.SIGKILL)
+    lifecycle.stop_event().wait()
+
+
 class Hopeless:
   """Raises an error that a restart cannot fix."""
 

@@ -14,10 +14,12 @@ from launchers.child_process import EXITED_EARLY
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
 from launchers.stop_requests import STACKS, STACKS_OF_STUCK, StopRequests
+from rundir.errors import NonRetryableError
 from tests.terminals import FORBIDDEN, HOSTILE
 
 BEAT = Beat('playing', 1.0, 0.0, 1.0, 10.0, 1.0, 5, 5)
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.0)
+OF_A_JOB = dataclasses.replace(RESTARTED, one_job=True)
 
 
 class Node:
@@ -228,6 +230,86 @@ def test_a_node_that_can_never_restart_ends_the_program_cleanly(log):
   code, output = _supervise(node, other)
   assert code == supervise.FAILED and other.sent == [signal.SIGTERM]
   assert 'error: node node/0 cannot be restarted ([Errno 12] Cannot allocate memory)' in output
+
+
+def _job(log, *ends):
+  """Returns the nodes of a job on two machines, which end as `ends` say."""
+  return [
+    Node(log, *each, resources=OF_A_JOB, name=f'learner/{i} on h{i}') for i, each in enumerate(ends)
+  ]
+
+
+def test_the_nodes_of_a_job_restart_together_and_others_stay(log):
+  job = _job(log, [None, 0], [-9, 0], [None, 0])
+  stay = [Node(log, None, name='replay/0')]
+  stay.append(Node(log, None, resources=OF_A_JOB, name='other_job/0'))
+  restarted = []
+
+  def note(name):
+    restarted.append(name)
+    for node in stay:
+      node._code = 0
+
+  code, output = _supervise(*job, *stay, restarted=note)
+  assert code == 0
+  assert [node.sent for node in (*job, *stay)] == [[signal.SIGKILL], [], [signal.SIGKILL], [], []]
+  assert [node._restarts for node in (*job, *stay)] == [1, 1, 1, 0, 0]
+  assert restarted == [node.name for node in job]
+  said = (
+    'node learner/1 on h1 was killed by SIGKILL; restarting all 3 nodes of its job in 0 s (1 of 20'
+  )
+  assert output.count('restart') == 2 and said in output
+
+
+def test_a_node_that_raises_when_another_of_its_job_is_lost_is_not_the_failure(log, monkeypatch):
+  monkeypatch.setattr(watched, 'CAUSE_SECONDS', 1e9)
+  first, other = job = _job(log, [1, 0], [None, 0])
+
+  def look(beats):  # Its end becomes known later than that of the first.
+    if not other._restarts:
+      other._code = -9
+
+  code, output = _supervise(*job, beats=look)
+  assert code == 0 and first._restarts == other._restarts == 1
+  assert 'node learner/1 on h1 was killed by SIGKILL; restarting all 2' in output
+  assert '(1 of 20 restarts in a row)' in output and 'learner/0' not in output
+
+
+def test_a_node_of_a_job_that_raises_is_the_failure_if_the_others_only_wait(log, monkeypatch):
+  monkeypatch.setattr(watched, 'CAUSE_SECONDS', 0.0)
+  code, output = _supervise(*_job(log, [None, 0], [1, 0]))
+  assert code == 0
+  assert 'node learner/1 on h1 exited with code 1; restarting all 2 nodes of its job' in output
+
+
+@pytest.mark.parametrize('exceptions', [restart.MAX_EXCEPTIONS - 1, restart.MAX_EXCEPTIONS])
+def test_a_failure_of_all_nodes_of_a_job_counts_once(log, exceptions):
+  code, output = _supervise(*_job(log, *2 * [[*exceptions * [1], 0]]))
+  assert code == (supervise.FAILED if exceptions == restart.MAX_EXCEPTIONS else 0)
+  assert output.count('restarting all 2') == restart.MAX_EXCEPTIONS - 1
+
+
+def test_a_failure_that_no_restart_can_fix_is_named_before_those_that_it_causes(log):
+  code, output = _supervise(*_job(log, [1], [NonRetryableError.exit_code]))
+  assert code == supervise.FAILED
+  assert 'error: node learner/1 on h1 exited with code 2' in output and 'restarting' not in output
+
+
+def test_a_job_restarts_again_if_one_of_its_nodes_cannot_be_started(log):
+  started, refused = job = _job(log, [None, None, 0], [-9, 0])
+  refused.refuses_to_start = [OSError(11, 'Resource temporarily unavailable')]
+  code, output = _supervise(*job)
+  assert code == 0 and started.sent == [signal.SIGKILL, signal.SIGKILL]
+  assert 'node learner/1 on h1 cannot be restarted ([Errno 11]' in output
+
+
+def test_a_job_ends_the_program_if_one_of_its_nodes_turns_out_to_be_lost(log, monkeypatch):
+  monkeypatch.setattr(watched, 'CAUSE_SECONDS', 0.0)
+  first, lost = job = _job(log, [1], [None])
+  lost.can_restart = lambda: lost._code is None
+  code, output = _supervise(*job)
+  assert code == supervise.FAILED and first._restarts == 0
+  assert 'error: node learner/1 on h1 was killed by SIGKILL' in output
 
 
 def test_a_closed_terminal_ends_nothing(log):

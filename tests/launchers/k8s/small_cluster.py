@@ -58,7 +58,8 @@ class SmallCluster:
       grace: seconds between SIGTERM and SIGKILL; None for those of the manifest.
     """
     spec = jobset['spec']
-    assert spec['failurePolicy'] == {'maxRestarts': 0}
+    self._policy = spec['failurePolicy']
+    self._attempt = self._counted = 0  # Restarts of the JobSet, and those of them that are limited.
     assert spec['successPolicy']['operator'] == 'All'
     self._jobs = {job['name']: job['template']['spec'] for job in spec['replicatedJobs']}
     self._targets = spec['successPolicy'].get('targetReplicatedJobs', [*self._jobs])
@@ -90,22 +91,45 @@ class SmallCluster:
       return
     self.events.append(f'{name}: exited with code {pod.exit_code}')
     job = self._jobs[pod.job]
-    if 'backoffLimitPerIndex' not in job:
-      assert job['backoffLimit'] == 0
-      self.succeeded = False
-      return
-    hopeless, evicted = job['podFailurePolicy']['rules']
-    assert hopeless['action'] == 'FailJob' and evicted['onPodConditions']
     pod.failures += 1
-    if (
-      pod.exit_code in hopeless['onExitCodes']['values']
-      or pod.failures > job['backoffLimitPerIndex']
-    ):
-      assert job['maxFailedIndexes'] == 0
-      self.succeeded = False
-    else:
+    if 'podFailurePolicy' in job:
+      hopeless, evicted = job['podFailurePolicy']['rules']
+      assert hopeless['action'] == 'FailJob' and evicted['onPodConditions']
+      if pod.exit_code in hopeless['onExitCodes']['values']:
+        message = f'failed with exit code {pod.exit_code} matching FailJob rule at index 0'
+        self._job_failed(pod.job, 'PodFailurePolicy', f'Container node for pod {name} {message}')
+        return
+    if pod.failures <= job.get('backoffLimitPerIndex', 0):
       pod.start()
       self.events.append(f'{name}: replaced')
+    elif 'backoffLimitPerIndex' in job:
+      assert job['maxFailedIndexes'] == 0
+      self._job_failed(pod.job, 'MaxFailedIndexesExceeded', 'Job has exceeded the number')
+    else:
+      assert job['backoffLimit'] == 0
+      self._job_failed(pod.job, 'BackoffLimitExceeded', 'Job has reached its backoff limit')
+
+  def _job_failed(self, job, reason, message):
+    """Does what the first rule that matches says."""
+    action = 'RestartJobSet'
+    for rule in self._policy.get('rules', ()):
+      if (
+        job in rule.get('targetReplicatedJobs', [job])
+        and reason in rule.get('onJobFailureReasons', [reason])
+        and any(re.search(p, message) for p in rule.get('onJobFailureMessagePatterns', ['']))
+      ):
+        action = rule['action']
+        break
+    self._counted += action == 'RestartJobSet'
+    if action == 'FailJobSet' or self._counted > self._policy['maxRestarts']:
+      self.succeeded = False
+      return
+    self._attempt += 1
+    self._end(self.pods.values())
+    for pod in self.pods.values():
+      pod.attempt, pod.failures = self._attempt, 0
+      pod.start()
+    self.events.append('the JobSet has restarted')
 
   def run_until(self, condition, deadline):
     """Runs the pods until `condition()`, for at most `deadline` seconds."""
@@ -121,15 +145,18 @@ class SmallCluster:
 
   def delete(self):
     """Ends all pods that are left."""
-    left = [pod for pod in self.pods.values() if pod.exit_code is None]
+    self._end(self.pods.values())
+    for pod in self.pods.values():
+      pod.unmount_secret()
+
+  def _end(self, pods):
+    left = [pod for pod in pods if pod.exit_code is None]
     for pod in left:
       pod.end()
     while any(pod.exit_code is None for pod in left):
       for pod in left:
         pod.step()
       time.sleep(0.05)
-    for pod in self.pods.values():
-      pod.unmount_secret()
 
 
 class Pod:
@@ -138,7 +165,8 @@ class Pod:
   Attributes:
     job: name of the replicated job.
     exit_code: as the status of a container has it, 137 after SIGKILL; None while it runs.
-    failures: how many earlier pods have failed.
+    failures: how many earlier pods have failed, since the JobSet has restarted.
+    attempt: how often it has.
     handled: whether the cluster knows that it has ended.
     log: the path of its output.
   """
@@ -150,7 +178,7 @@ class Pod:
     self._secret, self._directory, self._confine = secret, directory, confine
     self._grace = spec['terminationGracePeriodSeconds'] if grace is None else grace
     self.log = directory / 'logs' / f'{job}-{index}.log'
-    self.failures = 0
+    self.failures = self.attempt = 0
     self.start()
 
   @property
@@ -165,7 +193,7 @@ class Pod:
     self._volumes = {}
     for mount in self._container['volumeMounts']:
       name = mount['name']
-      own = f'{self.job}-{self._index}-{self.failures}-{name}'
+      own = f'{self.job}-{self._index}-{self.attempt}-{self.failures}-{name}'
       host = self._directory / (claims[name]['claimName'] if claims[name] else own)
       host.mkdir(exist_ok=True)
       self._volumes[mount['mountPath']] = host
@@ -205,6 +233,7 @@ class Pod:
     """Returns the arguments with which `subprocess` runs a command in the container."""
     counts = {'job-index-failure-count': self.failures, 'job-index-ignored-failure-count': 0}
     fields = {f"metadata.annotations['batch.kubernetes.io/{k}']": str(v) for k, v in counts.items()}
+    fields["metadata.labels['jobset.sigs.k8s.io/restart-attempt']"] = str(self.attempt)
     environment = {**os.environ, INDEX_VARIABLE: str(self._index)}
     for variable in self._container['env']:
       if 'value' in variable:

@@ -65,6 +65,34 @@ def test_a_jobset_fits_the_schemas_and_says_what_each_group_needs():
   assert limits == {'nvidia.com/gpu': '1', 'example.com/disk': '2'}
 
 
+def test_the_jobs_are_created_anew_when_a_pod_of_a_multi_process_job_fails():
+  resources = Resources(restart='on_failure', one_job=True, max_restarts=7)
+  groups = [*GROUPS, Group('replica', 2, resources, [8902])]
+  manifest = jobset.manifest(RUN, groups)
+  schemas.validate_jobset(manifest)
+  policy = manifest['spec']['failurePolicy']
+  assert policy['maxRestarts'] == 7
+  rules = {rule['name']: rule for rule in policy['rules']}
+  assert [*rules] == ['evicted', 'hopeless', 'failed', 'others']
+  assert {name: rule['action'] for name, rule in rules.items()} == {
+    'evicted': 'RestartJobSetAndIgnoreMaxRestarts',
+    'hopeless': 'FailJobSet',
+    'failed': 'RestartJobSet',
+    'others': 'FailJobSet',
+  }
+  for name in ('evicted', 'failed'):
+    assert rules[name]['targetReplicatedJobs'] == ['replica']
+  for name in ('evicted', 'hopeless'):
+    assert rules[name]['onJobFailureReasons'] == ['PodFailurePolicy']
+  [pattern] = rules['evicted']['onJobFailureMessagePatterns']
+  pod = 'Pod default/replica-0-1 has condition DisruptionTarget matching FailJob rule at index 1'
+  assert re.fullmatch(pattern, pod)
+  job = _jobs(groups)['replica']['spec']
+  assert job['backoffLimit'] == 0 and 'backoffLimitPerIndex' not in job
+  # Without its fellows a pod that is evicted cannot be replaced either.
+  assert [rule['action'] for rule in job['podFailurePolicy']['rules']] == ['FailJob', 'FailJob']
+
+
 def test_a_pod_is_replaced_alone_or_its_failure_ends_the_program():
   manifest, jobs = jobset.manifest(RUN, GROUPS), _jobs(GROUPS)
   # No rule and no restart of the whole set: the failure of any Job is that of the program.

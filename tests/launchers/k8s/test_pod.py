@@ -18,7 +18,7 @@ from launchpad.launch import serialization
 from launchers import certificate
 from launchers.k8s import container, liveness, manifests, pod
 from launchers.placement import Resources
-from tests.launchers import contract, every_type, nodes
+from tests.launchers import contract, every_type, nodes, replicas
 from tests.launchers.k8s import confined, schemas, small_cluster
 from tests.programs_under_test import SMALL
 from tests.waiting import DEADLINE
@@ -50,6 +50,44 @@ def start():
     process.wait()
 
 
+def _small_cluster(directory, *flags, confine=False):
+  """Returns a cluster that runs the manifests of launch.py with these flags, with a volume `claim`."""
+  output = directory / 'manifests'
+  port = small_cluster.first_free_port(12)
+  written = subprocess.run(
+    [sys.executable, 'launch.py', *flags, '--launcher=k8s', '--image=x', '--k8s_name=run']
+    + ['--k8s_volume=claim', f'--k8s_port={port}', '--node_timeout=60', f'--output={output}'],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert written.returncode == 0, written.stderr
+  # The pods' names are those of the cluster; here they have this machine's.
+  manifest = (output / 'jobset.yaml').read_text()
+  jobset = yaml.safe_load(
+    manifest.replace('--pod_hosts=run-{job}-0-{index}.run', '--pod_hosts=localhost')
+  )
+  secret = yaml.safe_load((output / 'secret.yaml').read_text())
+  return small_cluster.SmallCluster(jobset, secret, directory, confine=confine)
+
+
+@pytest.mark.program
+@pytest.mark.nightly  # In the contract below, the nodes of a small job restart together.
+def test_the_pods_of_replicas_restart_together_and_train_to_the_end(tmp_path):
+  cluster = _small_cluster(tmp_path, *replicas.FLAGS)
+  run_dir = tmp_path / 'claim' / 'run'
+  try:
+    cluster.run_until(lambda: replicas.learn(run_dir), DEADLINE)
+    os.kill(cluster.pods['inference-learner/0'].pid, signal.SIGKILL)  # It has the coordinator.
+  except BaseException:
+    cluster.delete()
+    raise
+  assert cluster.run(DEADLINE), [pod.log.read_text() for pod in cluster.pods.values()]
+  events = [event for event in cluster.events if 'heartbeat' not in event]
+  assert events == ['inference-learner/0: exited with code 137', 'the JobSet has restarted']
+  replicas.check_summary(run_dir)
+
+
 @pytest.mark.program
 @pytest.mark.parametrize(
   'flags, nodes_that_return',
@@ -63,23 +101,7 @@ def start():
   ],
 )
 def test_the_pods_of_a_manifest_train_catch_to_the_end(tmp_path, flags, nodes_that_return):
-  output = tmp_path / 'manifests'
-  port = small_cluster.first_free_port(8)
-  written = subprocess.run(
-    [sys.executable, 'launch.py', *SMALL, *flags, '--launcher=k8s', '--image=x', '--k8s_name=run']
-    + ['--k8s_volume=claim', f'--k8s_port={port}', '--node_timeout=60', f'--output={output}'],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-  )
-  assert written.returncode == 0, written.stderr
-  # The pods' names are those of the cluster; here they have this machine's.
-  manifest = (output / 'jobset.yaml').read_text()
-  jobset = yaml.safe_load(
-    manifest.replace('--pod_hosts=run-{job}-0-{index}.run', '--pod_hosts=localhost')
-  )
-  secret = yaml.safe_load((output / 'secret.yaml').read_text())
-  cluster = small_cluster.SmallCluster(jobset, secret, tmp_path, confine=not confined.missing())
+  cluster = _small_cluster(tmp_path, *SMALL, *flags, confine=not confined.missing())
   pods = cluster.pods
   try:
     # The actors and the evaluator go when training has ended; the monitor's end is the program's.
@@ -200,6 +222,7 @@ def test_the_exit_code_of_a_pod_tells_how_its_node_ended(tmp_path, start):
     ({}, '0'),
     ({'LAUNCHPOD_FAILURES': '', 'LAUNCHPOD_EVICTIONS': ''}, '0'),
     ({'LAUNCHPOD_FAILURES': '2', 'LAUNCHPOD_EVICTIONS': '3'}, '5'),
+    ({'LAUNCHPOD_FAILURES': '2', 'LAUNCHPOD_ATTEMPT': '1'}, '100002'),
   ],
 )
 def test_a_node_knows_its_restart_count_from_what_its_job_has_counted(
@@ -284,6 +307,9 @@ class _Pods(contract.Engine):
     replaced = re.findall(r'^(\w+)/0: replaced$', output, re.MULTILINE)
     assert sorted(replaced) == labels
     assert output.count('exited with code 137') == len(labels)
+
+  def check_job_restarted(self, output):
+    assert output.splitlines()[:2] == ['job/1: exited with code 137', 'the JobSet has restarted']
 
   def check_hung(self, output, node):
     events = [event for event in output.splitlines() if event.startswith(node)]

@@ -4,7 +4,7 @@ import stat
 import pytest
 
 from launchers.local import accelerators
-from launchers.placement import Resources
+from launchers.placement import Resources, environment_variables
 
 GPU = Resources(accelerator='gpu', num_devices=1)
 
@@ -24,8 +24,13 @@ def driver(tmp_path, monkeypatch):
   return install
 
 
-def devices(placement):
-  return {label: resources.devices for label, resources in accelerators.assigned(placement).items()}
+def assigned(placement, size=1):
+  """Returns the placement of groups of as many nodes each."""
+  return accelerators.assigned(placement, dict.fromkeys(placement, size))
+
+
+def devices(placement, size=1):
+  return {label: resources.devices for label, resources in assigned(placement, size).items()}
 
 
 def test_groups_get_the_gpus_with_the_most_free_memory_and_none_twice(driver):
@@ -36,7 +41,36 @@ def test_groups_get_the_gpus_with_the_most_free_memory_and_none_twice(driver):
     'learner': Resources(accelerator='gpu', num_devices=2),
   }
   assert devices(where) == {'actor': (), 'inference': (2,), 'learner': (1, 3)}
-  assert accelerators.describe(accelerators.assigned(where)) == 'inference: GPU 2, learner: GPU 1,3'
+  assert accelerators.describe(assigned(where)) == 'inference: GPU 2, learner: GPU 1,3'
+
+
+def test_each_node_of_a_job_has_gpus_of_its_own(driver):
+  driver('0, 100\n1, 40000\n2, 80000\n3, 79000\n4, 78000')
+  job = Resources(accelerator='gpu', num_devices=2, one_job=True)
+  chosen = assigned({'learner': job}, size=2)['learner']
+  assert chosen.devices == (1, 2, 3, 4)
+  seen = [environment_variables(chosen.of_node(i, 2))['CUDA_VISIBLE_DEVICES'] for i in range(2)]
+  assert seen == ['1,2', '3,4']
+  listed = Resources(accelerator='gpu', devices=(3, 0), one_job=True)
+  chosen = assigned({'learner': listed}, size=2)['learner']
+  assert [chosen.of_node(i, 2).devices for i in range(2)] == [(3,), (0,)]
+
+
+def test_gpus_that_cannot_be_divided_over_a_job_are_one_sentence(driver, monkeypatch):
+  driver('0, 100\n1, 40000\n2, 80000')
+  job = Resources(accelerator='gpu', num_devices=2, one_job=True)
+  with pytest.raises(
+    ValueError, match=r"^group 'learner' needs 4 .*, 2 for each of its 2 nodes, .* --num_replicas"
+  ):
+    devices({'learner': job}, size=2)
+  listed = Resources(accelerator='gpu', devices=(0, 1, 2), one_job=True)
+  with pytest.raises(ValueError, match=r"^group 'learner' lists 3 devices, .* its 2 nodes; .*\.$"):
+    devices({'learner': listed}, size=2)
+  monkeypatch.setenv('CUDA_VISIBLE_DEVICES', 'GPU-8932f937,GPU-8932f938')
+  with pytest.raises(
+    ValueError, match=r"^the GPUs of CUDA_VISIBLE_DEVICES=.* group 'learner'; .*\.$"
+  ):
+    devices({'learner': job}, size=2)
 
 
 def test_groups_share_where_there_are_too_few(driver):
@@ -102,4 +136,4 @@ def test_programs_without_gpus_query_no_driver(monkeypatch):
   monkeypatch.setenv('PATH', '')
   monkeypatch.setenv('TPU_LIBRARY_PATH', '/lib/libtpu.so')
   where = {'learner': Resources(accelerator='tpu'), 'actor': Resources()}
-  assert accelerators.assigned(where) == where
+  assert assigned(where) == where

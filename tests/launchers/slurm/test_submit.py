@@ -19,7 +19,7 @@ from launchers.placement import Resources
 from launchers.slurm import submit
 from launchers.slurm.engine import Slurm
 from rundir import run_end
-from tests.launchers import contract, gossip, nodes
+from tests.launchers import contract, gossip, nodes, replicas
 from tests.launchers.slurm import small_cluster
 from tests.programs_under_test import launch
 from tests.waiting import DEADLINE, alive, wait_until
@@ -351,3 +351,30 @@ def test_sebulba_trains_across_hosts_and_a_killed_actor_comes_back(cluster, tmp_
   assert re.fullmatch(r'done: evaluator_return=.* learner_steps=\d+ .*', output.splitlines()[-1])
   assert json.loads((run_dir / 'summary.json').read_text())['actor_steps'] >= 100000
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
+
+
+@pytest.mark.nightly
+def test_replicas_on_two_hosts_restart_together_and_train_to_their_end(cluster, tmp_path):
+  run_dir, output = tmp_path / 'run', tmp_path / 'output'
+  flags = ('--launcher=slurm', '--slurm_cpu_nodes=2', f'--run_dir={run_dir}', *replicas.FLAGS)
+  with open(output, 'w') as out:
+    process = subprocess.Popen(
+      [sys.executable, 'launch.py', *flags],
+      cwd=ROOT,
+      stdin=subprocess.DEVNULL,
+      stdout=out,
+      stderr=out,
+    )
+  try:
+    _wait(lambda: replicas.learn(run_dir), process)
+    places = json.loads((run_dir / 'nodes.json').read_text())
+    hosts = [places[f'inference_learner/{i}']['machine'] for i in range(2)]
+    assert sorted(hosts) == ['h1', 'h2']
+    # The first has the coordinator.
+    [victim] = cluster.processes(hosts[0], f'{NODE} {run_dir}/nodes/inference_learner-0.pkl')
+    os.kill(victim, signal.SIGKILL)
+    process.wait(timeout=DEADLINE)
+  finally:
+    process.kill()
+    process.wait()
+  replicas.check_ended(run_dir, process.returncode, output.read_text())
