@@ -101,8 +101,9 @@ class Progress:
     if learner and learner not in self._first:
       self._first[learner] = logs[learner].first('seconds', 'actor_steps') or ()
     first_second, first_steps = self._first.get(learner) or (newest['seconds'], 0.0)
-    self.training = self._curve(LEARNER, [curves.TRAINING])
-    self.evaluation = self._curve(EVALUATOR, curves.EVALUATION)
+    if self._with_curves:
+      self.training = self._curve(LEARNER, [curves.TRAINING])
+      self.evaluation = self._curve(EVALUATOR, curves.EVALUATION)
     num_steps: Any = self.config.get('num_steps')
     if not reading.is_number(num_steps) or not num_steps > 0:
       num_steps = math.inf  # An option of a user's own program may have this name.
