@@ -20,7 +20,7 @@ import numpy as np
 
 from environments import registry as environments
 from nodes.inference.client import ServerAddress, packed
-from nodes.runtime import lifecycle
+from nodes.runtime import lifecycle, open_files
 
 _RECORDED = 32
 
@@ -129,6 +129,7 @@ class Driver:
 
 def main(argv: list[str]) -> None:
   """Runs the actors of a task. Does not return."""
+  open_files.allow_many()  # One is the connection of each actor.
   driver = Driver(Task(**json.loads(argv[1])))
   threading.Thread(target=driver.run, daemon=True).start()
   driver.ready.wait()

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_BACKLOG = 1024
+_BACKLOG = 4096  # Clients that return at one time to a restarted server; Linux's own limit.
 _CREDENTIALS = struct.Struct('3i')  # A struct ucred: process, user, group.
 # Finds machines that have vanished: after 10 s of silence TCP sends up to 4 probes, 5 s apart, and it
 # waits 30 s for the receipt of data.

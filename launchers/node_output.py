@@ -22,6 +22,7 @@ from rundir import node_files
 # Values of --node_output: the logs alone, or the terminal as well.
 FILES, TERMINAL = 'files', 'terminal'
 _PERIOD_SECONDS = 0.1
+_LOOKS_PER_SECOND = 2000  # At the sizes of logs, of thousands of nodes.
 _CLOSE_SECONDS = 5.0
 _CHUNK = 1 << 18
 # A node that is further ahead of the terminal has the older part of its output left out.
@@ -63,7 +64,8 @@ class NodeOutput:
   def _copy(self) -> None:
     # A closed terminal ends the copying, not the program.
     with contextlib.suppress(OSError, ValueError):
-      while not self._closed.wait(_PERIOD_SECONDS):
+      period = max(_PERIOD_SECONDS, len(self._followed) / _LOOKS_PER_SECOND)
+      while not self._closed.wait(period):
         self._pass()
       end = time.monotonic() + _CLOSE_SECONDS
       while self._pass() and time.monotonic() < end:

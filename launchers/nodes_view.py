@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from rich.table import Table
 
+# A group of more nodes has a row for each activity of theirs, not for each node.
+_ROWS_OF_GROUP = 16
 _CENTURY = 100 * 365.25 * 86400  # Seconds.
 
 
@@ -49,7 +51,9 @@ def as_line(beats: Mapping[str, Doing], restarts: int) -> str:
 
 
 def as_table(title: str, beats: Mapping[str, Doing], restarts: Mapping[str, int]) -> Table:
-  """Returns a table with a row for each node.
+  """Returns a table with a row for each node; for each activity, of a group of more than 16 nodes.
+
+  The row of an activity has its longest duration, and the sums of the rest.
 
   Args:
     title: its title.
@@ -61,13 +65,30 @@ def as_table(title: str, beats: Mapping[str, Doing], restarts: Mapping[str, int]
   table.add_column('doing')
   for name in ('for', 'CPU s', 'MiB', 'restarts'):
     table.add_column(name, justify='right')
-  for node, beat in sorted(beats.items()):
+  for name, nodes in _rows(beats):
+    mine = [beats[node] for node in nodes]
     table.add_row(
-      node,
-      beat.doing,
-      clock(beat.seconds),
-      f'{beat.cpu_seconds:,.0f}',
-      f'{beat.memory_mib:,.0f}',
-      str(restarts.get(node, 0) or '-'),
+      name,
+      mine[0].doing,
+      clock(max(beat.seconds for beat in mine)),
+      f'{sum(beat.cpu_seconds for beat in mine):,.0f}',
+      f'{sum(beat.memory_mib for beat in mine):,.0f}',
+      str(sum(restarts.get(node, 0) for node in nodes) or '-'),
     )
   return table
+
+
+def _rows(beats: Mapping[str, Doing]) -> Iterator[tuple[str, Sequence[str]]]:
+  """Yields the name and the nodes of each row; of large groups, what most nodes do comes first."""
+  groups: dict[str, list[str]] = {}
+  for node in sorted(beats):
+    groups.setdefault(node.partition('/')[0], []).append(node)
+  for group, nodes in groups.items():
+    if len(nodes) <= _ROWS_OF_GROUP:
+      yield from ((node, [node]) for node in nodes)
+      continue
+    by_activity: dict[str, list[str]] = {}
+    for node in nodes:
+      by_activity.setdefault(beats[node].doing, []).append(node)
+    for some in sorted(by_activity.values(), key=len, reverse=True):
+      yield f'{group} x {len(some):,}', some

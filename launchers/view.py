@@ -151,13 +151,19 @@ class View:
       return as_table(self._title, status)
     if self._beats and not self._follower.has_monitor:
       return nodes_view.as_table(self._title, self._beats, self._restarts_of)
-    return f'{self._title}: starting'
+    return f'{self._title}: {self._starting()}'
 
   def _line(self) -> str:
     """Returns the line of a program that has no status."""
     if self._follower.has_monitor:
-      return 'starting'
+      return self._starting()
     return nodes_view.as_line(self._beats, self._restarts)
+
+  def _starting(self) -> str:
+    """Returns how many nodes have begun their work; hundreds on one machine need minutes."""
+    total = sum(group.nodes for group in self._graph.groups)
+    working = sum(beat.has_worked for beat in self._beats.values())
+    return f'starting ({working:,} of {total:,} nodes work)' if working else 'starting'
 
   def _status(self) -> dict[str, Any] | None:
     status = self._follower.status

@@ -98,12 +98,15 @@ class Watched[N: Node]:
 
   Attributes:
     node: the node of the engine.
+    beat: the latest heartbeat of this incarnation that `listen` has read; None before the first and
+      during a restart.
     job: the nodes that fail and restart together: those of its multi-process job, or itself alone.
     problem: why the last restart failed; '' if it did not.
   """
 
   def __init__(self, node: N):
     self.node = node
+    self.beat: Beat | None = None
     self.job: Sequence[Watched[N]] = (self,)
     self.problem = ''
     self._began = time.monotonic()
@@ -202,21 +205,18 @@ class Watched[N: Node]:
     except OSError as error:  # Out of processes, memory or descriptors.
       self.problem = f'cannot be restarted ({error})'
 
-  def beat(self) -> Beat | None:
-    """Returns the latest heartbeat of this incarnation; None before the first or during a restart."""
-    return None if self._due is not None else self.node.beat()[0]
-
-  def note_work(self) -> None:
-    """Excludes the start-up of this incarnation from its run time; called often.
+  def listen(self) -> None:
+    """Reads the heartbeat, and excludes the start-up of this incarnation from its run time.
 
     Otherwise a learner that compiles for minutes, and fails in its first update, restarts without end.
+    Called often.
     """
-    beat = self.beat()
-    if self._has_worked or beat is None:
+    self.beat = None if self._due is not None else self.node.beat()[0]
+    if self._has_worked or self.beat is None:
       return
-    if beat.doing in _START_UP:
+    if self.beat.doing in _START_UP:
       self._began = time.monotonic()
-    self._has_worked = beat.has_worked
+    self._has_worked = self.beat.has_worked
 
   def kill_if_hung(self, timeout: float, listening_seconds: float) -> str:
     """Kills a hanging node once its stacks are in its log; returns a sentence, or ''.

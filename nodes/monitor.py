@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import random
 import threading
 import time
 from collections.abc import Mapping
@@ -19,8 +20,13 @@ from rundir.recorder import Recorder
 
 # A node is silent after so long without a report, and three times as long as it took for the last one.
 _SILENT_SECONDS = 10.0
+_SILENCE_CHECK_SECONDS = 1.0
 _RATE = '_per_second'
 _LOSSES_KEPT = 100
+# Of all nodes of one group together. It costs about a twentieth of a core.
+_REPORTS_PER_SECOND = 200
+# Of a group that does not learn, in `status`, which the launcher asks for twice a second.
+_NODES_IN_STATUS = 128
 
 
 class Monitor:
@@ -34,6 +40,9 @@ class Monitor:
 
   The counters of a node only grow, until it restarts: then they are those that it begins with, and what
   is lost is noted. The rates of a node that falls silent while the program trains become 0.
+
+  The reply to a report says when the next one is welcome, so that thousands of actors cost no more than
+  some hundreds.
   """
 
   def __init__(
@@ -68,6 +77,13 @@ class Monitor:
     self._restarts_of: dict[str, int] = {}
     self._losses: list[str] = []
     self._counts_of: dict[str, dict[str, float]] = {}
+    # The sums of the counters over all nodes, since each report of thousands of nodes needs them.
+    self._sums = dict.fromkeys(COUNTERS, 0.0)
+    self._most_learner_steps = 0.0
+    self._group_sizes: dict[str, int] = {}  # Nodes of each group that have reported.
+    self._pauses = (
+      random.Random()
+    )  # Seeded by the system: no environment in this process shares it.
     self._final: dict[str, dict[str, float]] = {}
     self._recorder = Recorder(run_dir, videos_kept)
     self._evaluations = self._earlier_evaluations()
@@ -75,13 +91,17 @@ class Monitor:
     self._training_finished = threading.Event()
     self._finished = threading.Event()
 
-  def report(self, node: str, values: Mapping[str, float], restarts: int = 0) -> None:
+  def report(self, node: str, values: Mapping[str, float], restarts: int = 0) -> float:
     """Records a node's measurements without waiting for the disk.
 
     Args:
       node: such as 'actor/3'.
       values: by name; a value named like a counter updates that counter.
       restarts: of the node in this launch.
+
+    Returns:
+      Seconds until the node's next report, at least. They grow with its group, and vary by a quarter,
+      so that nodes which have begun together do not report together for ever.
     """
     with self._lock:
       now = time.monotonic()
@@ -91,7 +111,11 @@ class Monitor:
       self._note_restart(node, values, restarts)
       before = self._reported.get(node)
       self._reported[node] = now, now - before[0] if before else math.inf
+      group = _group(node)
+      if before is None:
+        self._group_sizes[group] = self._group_sizes.get(group, 0) + 1
       self._record(node, values)
+      return self._group_sizes[group] / _REPORTS_PER_SECOND * self._pauses.uniform(0.75, 1.25)
 
   def count(self, node: str, counts: Mapping[str, float], restarts: int = 0) -> None:
     """Updates a node's counters before its first report, such as those of a checkpoint.
@@ -144,7 +168,8 @@ class Monitor:
 
     `problem` says in one sentence why measurements are being dropped, or is ''. `lost_rows` counts the
     rows that were not fully written since this monitor started. `losses` has a sentence about each
-    restart of a node that has lost steps, the last hundred.
+    restart of a node that has lost steps, the last hundred. `latest` has every node that learns, and of
+    each group the first 128 others, since thousands of actors measure alike.
     """
     with self._lock:
       return {
@@ -153,7 +178,7 @@ class Monitor:
         'first_actor_steps': self._first_count,
         'num_steps': self._num_steps,
         'counts': self._counts(),
-        'latest': {node: dict(values) for node, values in self._latest.items()},
+        'latest': self._shown(),
         'finished': self._training_finished.is_set(),
         'problem': self._recorder.problem or self._problem,
         'lost_rows': self._recorder.lost,
@@ -210,10 +235,12 @@ class Monitor:
   def run(self) -> None:
     """Waits for the end of training, writes the summary and the curves, and stops the program."""
     stop = lifecycle.stop_event()
+    check_at = 0.0
     with self._recorder:
       while not stop.wait(0.1) and not self._finished.is_set():
         activity.mark(activity.SERVING)
-        if not self._training_finished.is_set():
+        if not self._training_finished.is_set() and time.monotonic() >= check_at:
+          check_at = time.monotonic() + _SILENCE_CHECK_SECONDS
           self._clear_silent_rates()
       activity.mark(activity.WRITING_CHECKPOINT)
     if self._finished.is_set():
@@ -234,7 +261,7 @@ class Monitor:
     times = {'seconds': time.monotonic() - self._started, 'time': round(time.time(), 1)}
     row = times | dict(values) | counts
     scalars = finite | {n: counts[n] for n in COUNTERS if n in finite}
-    tagged = {f'{node.split("/")[0]}/{name}': value for name, value in scalars.items()}
+    tagged = {f'{_group(node)}/{name}': value for name, value in scalars.items()}
     self._recorder.put(node, row, int(counts['environment_frames']), tagged)
 
   def _note_restart(self, node: str, values: Mapping[str, float], restarts: int) -> None:
@@ -242,7 +269,7 @@ class Monitor:
     if restarts <= self._restarts_of.get(node, 0):
       return
     self._restarts_of[node] = restarts
-    before = self._counts_of.pop(node, {})
+    before = self._forget_counts(node)
     if not any(before.values()):
       return
     steps = self._count(node, values)['actor_steps']
@@ -279,14 +306,37 @@ class Monitor:
     """Updates a node's counters, which never decrease; returns the program's counters."""
     counts = self._counts_of.setdefault(node, dict.fromkeys(COUNTERS, 0.0))
     for name in COUNTERS:
-      counts[name] = max(counts[name], values.get(name, 0.0))
+      grown = values.get(name, 0.0) - counts[name]
+      if grown > 0:
+        counts[name] += grown
+        self._sums[name] += grown
+    self._most_learner_steps = max(self._most_learner_steps, counts['learner_steps'])
     return self._counts()
+
+  def _forget_counts(self, node: str) -> dict[str, float]:
+    """Takes the counters of a node out of the program's; returns them, or {} if it had none."""
+    before = self._counts_of.pop(node, {})
+    for name, count in before.items():
+      self._sums[name] -= count
+    steps = (counts['learner_steps'] for counts in self._counts_of.values())
+    self._most_learner_steps = max(steps, default=0.0)
+    return before
 
   def _counts(self) -> dict[str, float]:
     """Returns the program's counters: learner steps are shared by all nodes, the others are sums."""
-    nodes = self._counts_of.values()
-    counts = {name: sum(node[name] for node in nodes) for name in COUNTERS}
-    return counts | {'learner_steps': max((n['learner_steps'] for n in nodes), default=0.0)}
+    return self._sums | {'learner_steps': self._most_learner_steps}
+
+  def _shown(self) -> dict[str, dict[str, float]]:
+    """Returns the latest measurements of the nodes that `status` has."""
+    shown: dict[str, dict[str, float]] = {}
+    left = dict.fromkeys(self._group_sizes, _NODES_IN_STATUS)
+    for node, values in self._latest.items():
+      if not self._counts_of[node]['learner_steps']:
+        left[_group(node)] -= 1
+        if left[_group(node)] < 0:
+          continue
+      shown[node] = dict(values)
+    return shown
 
   def _earlier_evaluations(self) -> dict[str, dict[str, float]]:
     """Returns the final evaluations of an earlier incarnation, by node, if for this `num_steps`."""
@@ -316,3 +366,8 @@ class Monitor:
         **(evaluations[0] if evaluations else {}),  # Their logs have those of the others.
       }
     files.write_json(run_end.summary_path(self._run_dir), summary)
+
+
+def _group(node: str) -> str:
+  """Returns the group of a node such as 'actor/3'."""
+  return node.partition('/')[0]

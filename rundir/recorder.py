@@ -15,7 +15,7 @@ from rundir import node_files, videos
 from rundir.csv_file import CsvWriter
 from rundir.event_file import EventFile
 
-_CAPACITY = 2000  # Queued rows; a few minutes of a large program.
+_CAPACITY = 10_000  # Queued rows. Thousands of nodes may report at one time, as after a restart.
 # A full disk accepts some rows and rejects others; errors within this time count as one problem.
 _CALM_SECONDS = 10.0
 

@@ -7,7 +7,7 @@ import math
 
 from rundir import csv_file, run_directory
 
-_TAIL_BYTES = 1 << 19
+_TAIL_BYTES = 1 << 20  # Two samples of each of 4,096 nodes.
 _CHUNK_BYTES = 1 << 20
 _YEAR_9999 = 253_370_764_800  # In `time.time()` seconds.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from launchers import bottleneck
@@ -19,6 +19,8 @@ from viewing.processes import Processes
 
 # Bytes at the end of a log that hold more than the reports of a minute.
 _TAIL, _ACTOR_TAIL = 1 << 16, 1 << 12
+# Logs of one group that an update reads while the run is in progress; those of more nodes have turns.
+_LOGS_AT_ONCE = 128
 
 
 class Progress:
@@ -43,6 +45,8 @@ class Progress:
     self.status: dict[str, Any] | None = None
     self.processes = Processes(run_dir)
     self.logs: dict[str, NodeLog] = {}
+    self._means: dict[str, dict[str, float]] = {}
+    self._reads = 0
     self._with_curves = with_curves
     self._seen: tuple[Any, ...] = ()
     self._first: dict[str, tuple[float, ...]] = {}
@@ -53,7 +57,9 @@ class Progress:
     """Reads the changes in the directory.
 
     Sets `state` to ENDED, RUNNING or STOPPED. Sets `status` in the format of `nodes.monitor`, None
-    before the first measurement. Sets `training` and `evaluation` in the format of `rundir.curves`.
+    before the first measurement. Sets `training` and `evaluation` in the format of `rundir.curves`. In a
+    run in progress with thousands of actors, it reads the logs of some of them, and of others the next
+    time.
 
     Raises:
       ValueError: if the directory is no longer a run directory; one sentence.
@@ -76,25 +82,28 @@ class Progress:
   def _read(self) -> None:
     self.processes.update()
     graph = graph_file.read(self.run_dir)
-    for node, path in node_files.find(self.run_dir, node_files.CSV).items():
+    paths = node_files.find(self.run_dir, node_files.CSV)
+    for node in self._turn(paths):
       if node not in self.logs:
         roles = graph.roles(node)
         series = curves.series(roles) if self._with_curves else ()
-        self.logs[node] = NodeLog(path, series, _ACTOR_TAIL if ACTOR in roles else _TAIL)
+        self.logs[node] = NodeLog(paths[node], series, _ACTOR_TAIL if ACTOR in roles else _TAIL)
       self.logs[node].update()
+      self._means[node] = self.logs[node].recent.means()
     logs = {node: log for node, log in self.logs.items() if 'seconds' in log.latest}
     if not logs:
       return
     latest = {node: log.latest for node, log in logs.items()}
-    means = {node: log.recent.means() for node, log in logs.items()}
+    means = {node: self._means[node] for node in logs}
     cores = self.processes.cores_used(), self.processes.cores_idle()
     newest = max(latest.values(), key=lambda values: values['seconds'])
     learner = next((n for n, v in latest.items() if 'actor_steps_per_second' in v), '')
     if learner and learner not in self._first:
       self._first[learner] = logs[learner].first('seconds', 'actor_steps') or ()
     first_second, first_steps = self._first.get(learner) or (newest['seconds'], 0.0)
-    self.training = self._curve(LEARNER, [curves.TRAINING])
-    self.evaluation = self._curve(EVALUATOR, curves.EVALUATION)
+    if self._with_curves:
+      self.training = self._curve(LEARNER, [curves.TRAINING])
+      self.evaluation = self._curve(EVALUATOR, curves.EVALUATION)
     num_steps: Any = self.config.get('num_steps')
     if not reading.is_number(num_steps) or not num_steps > 0:
       num_steps = math.inf  # An option of a user's own program may have this name.
@@ -113,6 +122,21 @@ class Progress:
       'problem': '',
       'restarts': run_directory.restarts(self.run_dir),
     }
+
+  def _turn(self, nodes: Iterable[str]) -> list[str]:
+    """Returns the nodes whose logs are read now: all that are new, and of large groups some others."""
+    groups: dict[str, list[str]] = {}
+    for node in nodes:
+      groups.setdefault(node.partition('/')[0], []).append(node)
+    turn = []
+    for members in groups.values():
+      if len(members) > _LOGS_AT_ONCE and self.state == RUNNING:
+        begin = self._reads * _LOGS_AT_ONCE % len(members)
+        known = members[begin : begin + _LOGS_AT_ONCE]
+        members = [*known, *(node for node in members if node not in self.logs)]
+      turn += members
+    self._reads += 1
+    return list(dict.fromkeys(turn))
 
   def _curve(self, role: str, series: Sequence[tuple[str, ...]]) -> list[tuple[float, ...]]:
     """Returns the rows of the first node of a role that has some, by the first of these series."""

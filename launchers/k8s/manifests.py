@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import launchpad as lp
 import yaml
@@ -21,6 +23,9 @@ _VALIDATION_NOTE = 'validated against the schemas of JobSet and Kubernetes, not 
 # The end of a pod's name in a large program.
 _LONGEST_POD = '-inference-learner-0-9999-12345'
 _SECRET = 'secret.yaml'
+# Of an object. `kubectl apply` keeps the object in an annotation of itself, and etcd holds 1.5 MiB.
+_MOST_BYTES = 256 << 10
+_MOST_PODS = 100_000  # Of an indexed Job.
 _BUILD_ARGUMENTS = {'gpu': 'cuda', 'tpu': 'tpu', None: 'cpu'}
 
 
@@ -123,9 +128,36 @@ def generate(
     'networkpolicy.yaml': network.policies(run, groups),
     _SECRET: [container.secret(run)],
   }
+  _check_sizes(documents, groups)
   header = f'# Written by launch.py; {_VALIDATION_NOTE}.\n'
   manifests = {n: header + yaml.safe_dump_all(m, sort_keys=False) for n, m in documents.items()}
   return Generated(run, groups, manifests)
+
+
+def _check_sizes(
+  documents: Mapping[str, Sequence[Mapping[str, Any]]], groups: Sequence[container.Group]
+) -> None:
+  """Raises ValueError, one sentence, for manifests that Kubernetes rejects as too large."""
+  largest = max(groups, key=lambda group: group.size)
+  if largest.size > _MOST_PODS:
+    raise ValueError(
+      f'group {largest.label!r} has {largest.size:,} nodes, and a Job has at most {_MOST_PODS:,} pods; '
+      'ask for fewer nodes.'
+    )
+  ports = [port for group in groups for port in group.ports]
+  if ports and max(ports) >= 1 << 16:
+    raise ValueError(
+      f'the {len(ports):,} ports of the nodes would go on to {max(ports):,}, beyond {(1 << 16) - 1:,}; '
+      'lower --k8s_port, or ask for fewer nodes that others connect to.'
+    )
+  for file, objects in documents.items():
+    size = max(len(json.dumps(each)) for each in objects)
+    if size > _MOST_BYTES:
+      raise ValueError(
+        f'{file} would have an object of {size:,} bytes, and kubectl apply takes at most '
+        f'{_MOST_BYTES:,}: it lists the {len(ports):,} ports of all nodes that others connect to; ask '
+        'for fewer such nodes.'
+      )
 
 
 def _groups(

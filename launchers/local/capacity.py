@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 from collections.abc import Mapping
 
 import launchpad as lp
@@ -12,6 +13,7 @@ from launchers.placement import Resources
 
 # Nodes seldom keep a core busy, so only a demand above this multiple of the cores is too high.
 _CROWDED = 8
+_OTHER_FILES = 200  # Of the launcher, besides one for each node.
 
 
 def check(placement: Mapping[str, Resources], one_process: bool) -> None:
@@ -42,6 +44,17 @@ def check(placement: Mapping[str, Resources], one_process: bool) -> None:
         f'groups {one!r} and {other!r} would open the same TPU chips, which only one process can; list '
         'devices of its own for each in --placement, or use a --launcher for several machines.'
       )
+
+
+def check_files(program: lp.Program) -> None:
+  """Raises ValueError, one sentence, if this process may not open a file for each node."""
+  count = sum(map(len, program.groups.values()))
+  _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+  if most != resource.RLIM_INFINITY and count + _OTHER_FILES > most:
+    raise ValueError(
+      f'the launcher has a file open for each of the {count:,} nodes, and may open {most:,}: raise the '
+      'hard limit (ulimit -Hn), or lower --num_actors.'
+    )
 
 
 def crowding(program: lp.Program, placement: Mapping[str, Resources]) -> str:

@@ -39,6 +39,8 @@ class Local(Engine):
   def check(self, job: Job, dry_run: bool) -> Sequence[str]:
     """Raises ValueError for groups that one machine cannot run; warns about too few cores."""
     capacity.check(job.placement, one_process=not self.sends_nodes)
+    if self.sends_nodes:
+      capacity.check_files(job.program)
     crowding = capacity.crowding(job.program, job.placement)
     return [crowding] if crowding else []
 

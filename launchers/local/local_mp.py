@@ -18,6 +18,7 @@ from launchers.heartbeat import Beat
 from launchers.local import compile_cache
 from launchers.placement import Resources, environment_variables
 from launchers.watched import describe_exit
+from nodes.runtime import open_files
 from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
 
 
@@ -116,6 +117,7 @@ def launch(
       then.
   """
   payloads = os.path.join(run_dir, 'nodes')
+  open_files.allow_many()  # One is the heartbeat of each node.
   with binding.starting():
     os.makedirs(payloads, exist_ok=True)
     count = sum(len(node.addresses) for group in program.groups.values() for node in group)

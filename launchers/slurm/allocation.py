@@ -26,6 +26,7 @@ from launchers.slurm.job import JOB_FILE, REFUSED, JobStopper, Submission
 from launchers.slurm.planning import Plan
 from launchers.slurm.step import STEP, SlurmNode
 from launchers.stop_requests import StopRequests
+from nodes.runtime import open_files
 from rundir import evaluation_gap, files, run_end
 
 _SLOW_SECONDS = 5.0
@@ -137,6 +138,7 @@ def run(job: Submission, run_dir: str, out: IO[str] | None = None) -> int:
   Raises:
     ValueError: if the hosts do not meet the job's needs; one sentence. No node has been started then.
   """
+  open_files.allow_many()  # One has the heartbeats of each node.
   job_file = os.path.join(run_dir, JOB_FILE)
   title = job.program.name
   with (

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # Announces the time limit to the launcher in the job, early enough for a last checkpoint. Slurm may send
 # it up to a minute earlier.
 LIMIT_SIGNAL = '--signal=B:USR1@120'
+# Slurm's MaxStepCount, unless the site has changed it. Each start of a node is a step.
+_MOST_STEPS = 40_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,9 +87,16 @@ def plan(counts: Mapping[str, int], placement: Mapping[str, Resources], options:
     options: the user's options.
 
   Raises:
-    ValueError: see `check`.
+    ValueError: see `check`; also for more nodes than a job has steps.
   """
   check(placement)
+  if sum(counts.values()) >= _MOST_STEPS:
+    largest = max(counts, key=lambda label: counts[label])
+    raise ValueError(
+      f'a Slurm job has at most {_MOST_STEPS:,} steps, one for each node and one for each restart, and '
+      f'the program has {sum(counts.values()):,} nodes; ask for fewer of group {largest!r}, as with '
+      '--num_actors, with more environments in each (--envs_per_actor).'
+    )
   beside = [label for label in counts if placement[label].with_launcher]
   pools: dict[tuple[str, str], list[str]] = {}
   for label, count in counts.items():

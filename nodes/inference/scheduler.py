@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import threading
 from collections.abc import Callable, Sequence
@@ -55,7 +56,12 @@ class RequestScheduler:
     self._inbox = inbox
     self._batchers = batchers
     self._write_unroll = write
-    self._deferred: list[EnvGroup] = []
+    self._deferred: dict[EnvGroup, None] = {}  # A set in the order of its requests.
+    # Deferred groups that may be served now. Considering all of thousands at each event would take
+    # longer than serving them.
+    self._ready: collections.deque[EnvGroup] = collections.deque()
+    self._live = [0] * len(batchers)
+    self._counts_training = True
     self._finished = threading.Event()
     self._closed = threading.Event()
     self.rows_dropped = 0
@@ -74,7 +80,6 @@ class RequestScheduler:
   def finish_training(self) -> None:
     """Replies to each training group's next request that training has finished."""
     self._finished.set()
-    self._count_live_groups()
     self._inbox.wake()
 
   def close(self) -> None:
@@ -88,6 +93,8 @@ class RequestScheduler:
     One thread at a time may call it.
     """
     while not self._closed.is_set():
+      if self._counts_training and self._finished.is_set():
+        self._count_live_groups()
       for device, batcher in enumerate(self._batchers):
         batch = batcher.take()
         if batch:
@@ -95,10 +102,7 @@ class RequestScheduler:
       left = [s for b in self._batchers if (s := b.seconds_left()) is not None]
       for connection, message in self._inbox.poll(min(left, default=None)):
         self._take(connection, message)
-      held, self._deferred = self._deferred, []
-      for env_group in held:
-        request, env_group.deferred = env_group.deferred, None
-        self._consider(request)
+      self._consider_deferred()
     return 0, []
 
   def finish(self, request: Request, output: InferenceOutput) -> None:
@@ -117,7 +121,7 @@ class RequestScheduler:
       connection, held = request.connection, env_group.deferred
     self._inbox.send(connection, reply)
     if held is not None:
-      self._inbox.wake()
+      self._call_back(env_group)
 
   def _take(self, connection: MessageSocket, message: bytes) -> None:
     try:
@@ -158,11 +162,30 @@ class RequestScheduler:
         else:
           self._defer(request)
 
+  def _consider_deferred(self) -> None:
+    """Considers the deferred requests of the groups that may be served now; all after training."""
+    while self._ready:
+      self._reconsider(self._ready.popleft())
+    if self._finished.is_set():
+      for env_group in list(self._deferred):
+        self._reconsider(env_group)
+
+  def _reconsider(self, env_group: EnvGroup) -> None:
+    request, env_group.deferred = env_group.deferred, None
+    self._deferred.pop(env_group, None)
+    if request is not None:
+      self._consider(request)
+
+  def _call_back(self, env_group: EnvGroup) -> None:
+    """Has the deferred request of a group considered again; any thread may call it."""
+    self._ready.append(env_group)
+    self._inbox.wake()
+
   def _defer(self, request: Request) -> None:
     """Keeps a request until it is considered again; keeps only a group's newest request."""
     env_group, held = request.env_group, request.env_group.deferred
     if held is None:
-      self._deferred.append(env_group)
+      self._deferred[env_group] = None
     elif held.incarnation != request.incarnation:
       env_group.retired.append(held.incarnation)
       self._inbox.send(held.connection, _replaced(env_group))
@@ -177,16 +200,20 @@ class RequestScheduler:
     self.rows_dropped += env_group.admit(request.incarnation, request.sequence)
     self.restarts += restart and env_group.spec.training
     if not restart:
-      self._count_live_groups()
+      self._live[env_group.device] += env_group.spec.training is self._counts_training
+      self._set_live_groups()
 
   def _count_live_groups(self) -> None:
-    """Sets the number of live groups in each batcher, so that none waits for a paused evaluator."""
-    live = [0] * len(self._batchers)
+    """Counts the evaluator's groups as live from now on, in place of those that train."""
+    self._counts_training = False
+    self._live = [0] * len(self._batchers)
     for env_group in self._env_groups:
-      live[env_group.device] += (
-        env_group.connected and env_group.spec.training is not self._finished.is_set()
-      )
-    for count, batcher in zip(live, self._batchers, strict=True):
+      self._live[env_group.device] += env_group.connected and not env_group.spec.training
+    self._set_live_groups()
+
+  def _set_live_groups(self) -> None:
+    """Tells each batcher its number of live groups, so that none waits for a paused evaluator."""
+    for count, batcher in zip(self._live, self._batchers, strict=True):
       batcher.live_groups = count
 
   def _has_room(self, env_group: EnvGroup) -> bool:
@@ -210,7 +237,7 @@ class RequestScheduler:
     with env_group.lock:
       held = env_group.deferred
     if held is not None:
-      self._inbox.wake()
+      self._call_back(env_group)
 
 
 def _replaced(env_group: EnvGroup) -> bytes:

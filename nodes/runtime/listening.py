@@ -11,7 +11,7 @@ import random
 import socket
 from collections.abc import Iterable
 
-_BACKLOG = 1024
+_BACKLOG = 4096  # Clients that return at one time to a restarted server; Linux's own limit.
 # Above those of Ray's workers, below those of Kubernetes' services and of Linux's connections.
 _PORTS = range(20_000, 30_000)
 

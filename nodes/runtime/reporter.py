@@ -15,30 +15,47 @@ from nodes.runtime import lifecycle, rpc
 class _Calls:
   """Calls at most once per period, and none before the previous one has its reply.
 
+  A reply that is a number of seconds prolongs the period until the next reply.
+
   Attributes:
     pending: the latest call.
   """
 
   def __init__(self, period: float):
-    self._period = period
+    self._shortest = self._period = period
     self._last = time.monotonic()
     self.pending: futures.Future | None = None
 
   def due(self) -> bool:
     """Returns whether to call now; mostly costs one clock reading."""
-    if time.monotonic() - self._last < self._period:
+    elapsed = time.monotonic() - self._last
+    if elapsed < self._period:
       return False
-    return self.pending is None or self.pending.done()
+    if self.pending is None:
+      return True
+    if not self.pending.done():
+      return False
+    self._period = max(self._shortest, _seconds(self.pending))
+    return elapsed >= self._period
 
   def send(self, call: Callable[[], futures.Future]) -> None:
     self.pending = call()
     self._last = time.monotonic()
 
 
+def _seconds(reply: futures.Future) -> float:
+  """Returns the seconds that a reply asks for; 0 if the call has failed or asks for none."""
+  if reply.exception() is not None:
+    return 0.0
+  asked = reply.result()
+  return asked if isinstance(asked, float) else 0.0
+
+
 class Reporter:
   """Sends measurements to the monitor, at most once every `period` seconds.
 
-  No report is sent while the previous one is pending, so a slow or unavailable monitor costs a node
+  Reports are rarer if the monitor asks for that in its replies, as it does of thousands of nodes. No
+  report is sent while the previous one is pending, so a slow or unavailable monitor costs a node
   nothing. Every value is absolute (a count since the start, a rate over the last period), so a lost or
   duplicate report does no harm.
 
@@ -63,7 +80,7 @@ class Reporter:
       node: the node's name, such as 'actor/3'.
       measure: takes the seconds since the last report, or since the entry into the context, and returns
         the values by name.
-      period: seconds between reports, and between polls.
+      period: shortest time between reports, and between polls, in seconds.
     """
     self._monitor = monitor
     self._node = node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -14,6 +15,8 @@ from nodes.runtime import lifecycle
 POLL_SECONDS = 0.5
 _MAX_BACKOFF_SECONDS = 5.0
 _STOPPING = 'the server is stopping; retry'
+# Of the system: every actor's environment may have seeded `random` alike.
+_chance = random.SystemRandom()
 
 
 def retry_later_error() -> Exception:
@@ -22,10 +25,14 @@ def retry_later_error() -> Exception:
 
 
 def backoff() -> Iterator[float]:
-  """Yields the pauses before retries, in seconds: 0.1, doubled each time, up to 5."""
+  """Yields the pauses before retries, in seconds: up to 0.1, doubled each time, up to 5.
+
+  Each is shortened by chance, by half at most, since thousands of clients lose a server at one time and
+  would return to it at one time.
+  """
   pause = 0.1
   while True:
-    yield pause
+    yield pause * _chance.uniform(0.5, 1.0)
     pause = min(2 * pause, _MAX_BACKOFF_SECONDS)
 
 

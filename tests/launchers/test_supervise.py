@@ -194,9 +194,9 @@ def test_only_work_gives_a_clean_record_and_not_a_long_start_up(log, monkeypatch
   def lives(*doing, has_worked=False):
     for name in doing:
       node._beats = ((dataclasses.replace(BEAT, doing=name, has_worked=has_worked), 0.0),)
-      seen.note_work()
+      seen.listen()
       now[0] += restart.STEADY_SECONDS
-      seen.note_work()
+      seen.listen()
 
   sentence = ''
   for _ in range(restart.MAX_EXCEPTIONS):
@@ -310,6 +310,40 @@ def test_a_job_ends_the_program_if_one_of_its_nodes_turns_out_to_be_lost(log, mo
   code, output = _supervise(*job)
   assert code == supervise.FAILED and first._restarts == 0
   assert 'error: node learner/1 on h1 was killed by SIGKILL' in output
+
+
+def test_thousands_of_nodes_have_their_turns_and_none_is_forgotten(log, monkeypatch):
+  monkeypatch.setattr(supervise, '_TICK_SECONDS', 0.0)
+  looks = []
+
+  class Counted(Node):
+    def beat(self):
+      looks[-1] += 1
+      return super().beat()
+
+  nodes = [Counted(log, None, 0, name=f'node/{i}') for i in range(1000)]
+  nodes[-1]._code = -9
+  begin = supervise._Supervision._handle_requests
+
+  def next_tick(self):
+    looks.append(0)
+    if len(looks) == 40:
+      for node in nodes:
+        node._code = 0
+    begin(self)
+
+  monkeypatch.setattr(supervise._Supervision, '_handle_requests', next_tick)
+  restarted = []
+  assert _supervise(*nodes, restarted=restarted.append)[0] == 0
+  assert restarted == ['node/999']
+  assert 0 < max(looks) <= 250  # The work of a tick, which ten a second do.
+
+
+def test_of_many_failures_the_first_cause_is_named_even_if_its_turn_comes_later(log):
+  nodes = [Node(log, None, resources=Resources(), name=f'node/{i}') for i in range(300)]
+  nodes[0]._code, nodes[-1]._code = 1, -9
+  code, output = _supervise(*nodes)
+  assert code == supervise.FAILED and 'error: node node/299 was killed by SIGKILL' in output
 
 
 def test_a_closed_terminal_ends_nothing(log):

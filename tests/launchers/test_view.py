@@ -58,6 +58,19 @@ def test_a_program_without_a_monitor_shows_its_nodes():
   ]
 
 
+def test_a_large_group_has_a_row_for_each_activity():
+  compiling = dataclasses.replace(BEAT, doing='compiling', seconds=3.0)
+  beats = {f'a/{i}': BEAT if i % 4 else compiling for i in range(4096)} | {'b/0': BEAT}
+  console = Console(width=100, record=True, file=io.StringIO())
+  console.print(nodes_view.as_table('title', beats, {'a/1': 3, 'a/2': 1}))
+  rows = [line.split() for line in console.export_text().splitlines() if ' 0:' in line]
+  assert [' '.join(word for word in row if word != '│') for row in rows] == [
+    'a x 3,072 running 0:01:01 9,216 36,864 4',
+    'a x 1,024 compiling 0:00:03 3,072 12,288 -',
+    'b/0 running 0:01:01 3 12 -',
+  ]
+
+
 def test_a_log_line_has_what_was_measured_and_the_nodes_long_at_one_thing():
   line = view.as_line(STATUS)
   assert shlex.split(line) == [

@@ -142,6 +142,25 @@ def test_counters_before_the_first_report_start_neither_the_clock_nor_the_log(mo
   assert read(monitor, tmp_path, 'learner/0', 'actor_steps', 'loss') == [(50.0, 0.5)]
 
 
+def test_a_large_group_is_asked_to_report_seldom_and_a_learner_beside_it_is_not(monitor):
+  periods = [monitor.report(f'actor/{i}', {'waiting_share': 0.5}) for i in range(4096)]
+  assert periods[0] < 1 and all(15 <= period <= 26 for period in periods[-10:])
+  assert len(set(periods[-10:])) > 1  # Or those that begin together report together for ever.
+  assert monitor.report('learner/0', _counts(20.0)) < 1
+  status = monitor.status()
+  assert len(status['latest']) < 200  # The view asks for it twice a second.
+  assert status['latest']['learner/0'] == _counts(20.0)
+  assert status['latest']['actor/0'] == {'waiting_share': 0.5}
+
+
+def test_the_view_has_every_node_that_learns_however_many_there_are(monitor):
+  for i in range(300):
+    monitor.report(f'peer/{i}', _counts(20.0) | MOVING)
+  status = monitor.status()
+  assert len(status['latest']) == 300
+  assert status['counts'] == _counts(6000.0) | {'learner_steps': 1.0}
+
+
 def test_progress_tells_evaluators_when_training_has_finished(monitor):
   monitor.report('inference_learner/0', {'actor_steps': 40.0})
   assert monitor.progress() == {'actor_steps': 40.0, 'finished': False}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -59,6 +60,8 @@ def groups(
 ) -> list[dict[str, Any]]:
   """Returns each group with its place in the picture, its state and the means of its meters.
 
+  `counts` has the number of its nodes in each state.
+
   Args:
     graph: the recorded graph.
     names: of all nodes.
@@ -74,7 +77,8 @@ def groups(
   for label in every:
     group = recorded.get(label) or Group(label, len(of[label]), '', '', graph.roles(label))
     mine = [states[name] for name in of.get(label, []) if name in states]
-    counts = {s: sum(state == s for state, _ in mine) for s in (BUSY, HELD, IDLE)}
+    counts = collections.Counter(state for state, _ in mine)
+    known = [s for s in (BUSY, HELD, IDLE) if counts[s]]
     meters: dict[str, list[float]] = {}
     for _, pairs in mine:
       for meter, share in pairs:
@@ -87,7 +91,8 @@ def groups(
         'machine': group.machine,
         'roles': group.roles,
         'column': columns[label],
-        'state': max(counts, key=lambda s: counts[s]) if any(counts.values()) else UNKNOWN,
+        'state': max(known, key=lambda s: counts[s]) if known else UNKNOWN,
+        'counts': dict(counts),
         'meters': [[meter, sum(shares) / len(shares)] for meter, shares in meters.items()],
         'reports_only': all(
           f.what == 'reports' for f in graph.flows if label in (f.source, f.target)
@@ -95,6 +100,30 @@ def groups(
       }
     )
   return result
+
+
+def cells(
+  states: Mapping[str, tuple[str, list[tuple[str, float]]]], restarts: Mapping[str, int], most: int
+) -> list[tuple[str, str, float | None, int]]:
+  """Returns the nodes that the page shows, as (name, state, share of the first meter, restarts).
+
+  Of a group with more than `most` nodes they are the ones that have restarted, then those in the rarest
+  states.
+  """
+  groups: dict[str, list[str]] = {}
+  for name in states:
+    groups.setdefault(name.partition('/')[0], []).append(name)
+  chosen: set[str] = set()
+  for names in groups.values():
+    if len(names) > most:
+      counts = collections.Counter(states[name][0] for name in names)
+      names = sorted(names, key=lambda name: (name not in restarts, counts[states[name][0]]))[:most]
+    chosen.update(names)
+  return [
+    (name, state, meters[0][1] if meters else None, restarts.get(name, 0))
+    for name, (state, meters) in states.items()
+    if name in chosen
+  ]
 
 
 def edges(

@@ -29,6 +29,9 @@ from viewing.web import boxes, learning
 from viewing.web.timeline import Timeline
 
 _POINTS = 300
+_CELLS = (
+  1024  # Nodes of a group that the page shows one by one; of larger groups it has the counts.
+)
 _LOG_LINES = 80
 _VIDEOS = ('.gif', '.mp4', '.webm')
 
@@ -145,10 +148,7 @@ class _Run:
         'capacity': figures.replay_capacity,
         'is_queue': figures.is_queue,
       },
-      'nodes': [
-        [name, state, meters[0][1] if meters else None, restarts.get(name, 0)]
-        for name, (state, meters) in states.items()
-      ],
+      'nodes': boxes.cells(states, restarts, _CELLS),
       'timeline': self._timeline.read(seen.began),
       'span': [seen.began, max((s.time for s in seen.latest.values()), default=math.nan)],
       'video': os.path.getmtime(video) if video else None,

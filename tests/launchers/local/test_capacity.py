@@ -24,3 +24,14 @@ def test_far_too_few_cores_get_a_remark(monkeypatch):
   assert 'ask for 16.5 cores, of which this machine has 2' in capacity.crowding(program, where)
   monkeypatch.setattr('os.sched_getaffinity', lambda pid: {0, 1, 2})
   assert capacity.crowding(program, where) == ''
+
+
+def test_more_nodes_than_the_launcher_may_have_files_are_refused(monkeypatch):
+  program = nodes.program((nodes.Crasher, False, ''))
+  monkeypatch.setattr('resource.getrlimit', lambda which: (1024, 4096))
+  capacity.check_files(program)
+  program.groups['actor'] = [None] * 4000
+  with pytest.raises(
+    ValueError, match=r'each of the 4,002 nodes, and may open 4,096: .*ulimit -Hn'
+  ):
+    capacity.check_files(program)

@@ -157,6 +157,25 @@ def test_counters_share_the_period_of_reports_and_rates_begin_with_the_context(c
   assert [values for _, values in client.reports] == [{'actor_steps': 2}, {'seconds': 3.0}]
 
 
+def test_reports_are_as_rare_as_the_monitor_asks_until_it_is_away(clock):
+  client, sent = Client(), []
+  reporter = Reporter(client, 'actor/0', lambda seconds: {'seconds': seconds}, period=2.0)
+
+  def report_until(end, answer):
+    while clock.now < end:
+      reporter.maybe_report()
+      for reply, values, *_ in client.reports:
+        if not reply.done():
+          sent.append((clock.now, values['seconds']))
+          answer(reply)
+      clock.now += 0.5
+
+  report_until(50.0, lambda reply: reply.set_result(20.0))
+  assert sent == [(12.0, 2.0), (32.0, 20.0)]
+  report_until(75.0, lambda reply: reply.set_exception(OSError('away')))
+  assert sent[2:] == [(52.0, 20.0), (72.0, 20.0), (74.0, 2.0)]
+
+
 def test_there_is_one_report_and_one_question_in_a_period(clock):
   client = Client()
   reporter = Reporter(client, 'replay/0', lambda seconds: {'seconds': seconds}, period=2.0)

@@ -55,7 +55,15 @@ def test_a_server_that_is_slow_or_away_is_asked_again_after_pauses_that_grow(mon
     return answer
 
   assert rpc.call(ask, lambda: False, 'ask') == 'answer'
-  assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+  longest = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+  assert all(most / 2 <= pause <= most for pause, most in zip(pauses, longest, strict=True))
+
+
+def test_clients_that_lose_a_server_at_one_time_return_at_different_times():
+  clients = [rpc.backoff() for _ in range(1000)]
+  attempts = [sum(next(pauses) for _ in range(8)) for pauses in clients]
+  in_one_second = max(sum(t <= other < t + 1 for other in attempts) for t in attempts)
+  assert in_one_second < 500 and max(attempts) - min(attempts) > 4
 
 
 def test_any_other_error_is_raised(connect):

@@ -94,16 +94,19 @@ function drawFigures(run) {
 }
 
 function drawStrips(run) {
-  draw('strips', [run.nodes, view.node, view.run], (place) => {
-    const groups = new Map();
+  if ($('strips').querySelector('input:focus')) return;  // Somebody is typing.
+  draw('strips', [run.nodes, run.groups.map((group) => group.counts), view.node, view.run], (place) => {
+    const groups = new Map(), counts = new Map(run.groups.map((group) => [group.name, group.counts]));
     for (const node of run.nodes) {
       const label = node[0].split('/')[0];
       if (!groups.has(label)) groups.set(label, []);
       groups.get(label).push(node);
     }
     place.replaceChildren(...[...groups].map(([label, nodes]) => {
-      const count = (state) => nodes.filter((node) => node[1] === state).length;
-      const words = ['busy', 'held', 'idle'].filter(count).map((state) => `${count(state)} ${LABELS[state]}`);
+      const count = (state) => counts.get(label)[state] || 0, number = (n) => n.toLocaleString('en');
+      const words = ['busy', 'held', 'idle'].filter(count).map((state) => `${number(count(state))} ${LABELS[state]}`);
+      const all = Object.values(counts.get(label)).reduce((a, b) => a + b, 0);
+      if (nodes.length < all) words.push(`${number(nodes.length)} of ${number(all)} shown, those that differ first`);
       const cells = nodes.map(([name, state, share, restarts]) => h('button', {
         class: `cell ${state}${restarts ? ' restarted' : ''}`, 'aria-pressed': name === view.node,
         'aria-label': `${name}, ${LABELS[state]}`,
@@ -111,10 +114,25 @@ function drawStrips(run) {
           (restarts ? `, ${restarts} restarts` : ''),
         onclick: () => select(name),
       }));
-      return h('div', {class: 'strip'}, h('div', {class: 'what'}, label, h('span', {}, words.join(', '))),
+      const asked = nodes.length < all ? h('input', {
+        placeholder: `${label}/…`, 'aria-label': `select a node of ${label}`,
+        onchange: (event) => {
+          const name = event.target.value.trim();
+          event.target.blur();
+          if (exists(run, name)) select(name);
+        },
+      }) : null;
+      return h('div', {class: 'strip'}, h('div', {class: 'what'}, label, h('span', {}, words.join(', ')), asked),
         h('div', {class: `cells ${nodes.length > 60 ? 'many' : ''}`}, ...cells));
     }));
   });
+}
+
+// Whether a run has a node of that name; of a large group, the page has no cell for some nodes.
+function exists(run, name) {
+  const [label, number] = name.split('/');
+  const group = run.groups.find((one) => one.name === label);
+  return run.nodes.some(([one]) => one === name) || Boolean(group && /^\d+$/.test(number) && Number(number) < group.nodes);
 }
 
 function select(name) {
@@ -260,7 +278,7 @@ function render() {
   const state = view.state;
   if (!state.runs[view.run]) Object.assign(view, {run: 0, node: ''});
   const run = state.runs[view.run];
-  if (!run.nodes.some(([name]) => name === view.node)) view.node = '';
+  if (view.node && !exists(run, view.node)) view.node = '';
   document.title = `${run.name} · Launchpod`;
   drawTabs(state);
   drawSummary(run);
