@@ -24,7 +24,9 @@ from launchers.supervise import NO_CALLBACKS, RunCallbacks
 from rundir import files, one_line, run_directory
 from rundir import secrets as option_secrets
 
-_CLAIM = re.compile(r'(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
+# Name of an object of Kubernetes.
+_NAME = re.compile(r'(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
+_LONGEST_LABEL = 63
 # Errors of a volume that may pass: a lock, a full disk, an unreachable server.
 _PASSING = {
   *(errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EIO, errno.ETIMEDOUT),
@@ -66,6 +68,8 @@ class Kubernetes(Engine):
     port: first port of the nodes.
     user: user and group id of all pods; see `container.Run`.
     egress: see `container.Run`.
+    queue: see `container.Run`.
+    priority: see `container.Run`.
   """
 
   output: str = option('', 'directory for the files of --launcher=k8s', flag='output')
@@ -92,6 +96,14 @@ class Kubernetes(Engine):
     'Cloud; always allowed for pods with a TPU), networks such as 10.1.0.0/16 or 10.1.2.3/32:443',
     flag='k8s_egress',
   )
+  queue: str = option(
+    '', 'LocalQueue of Kueue in which the run waits for its machines', flag='k8s_queue'
+  )
+  priority: str = option(
+    '',
+    'WorkloadPriorityClass of the run in the queue of --k8s_queue',
+    flag='k8s_priority',
+  )
 
   refuses = {
     **_REFUSES,
@@ -110,15 +122,25 @@ class Kubernetes(Engine):
     one_line.check('--image=', self.image)
     one_line.check('--output=', self.output)
     own_python.refuse(job.placement, _ONE_PYTHON)
-    if self.volume and not _CLAIM.fullmatch(self.volume):
+    _check_name('--k8s_volume=', self.volume, 'PersistentVolumeClaim')
+    _check_name('--k8s_queue=', self.queue, 'LocalQueue', _LONGEST_LABEL)
+    _check_name('--k8s_priority=', self.priority, 'WorkloadPriorityClass', _LONGEST_LABEL)
+    if self.priority and not self.queue:
       raise ValueError(
-        f'--k8s_volume={self.volume} must be the name of a PersistentVolumeClaim: lower-case letters, '
-        'digits, hyphens and dots.'
+        '--k8s_priority is a priority in a queue of Kueue; add --k8s_queue, or give the groups a '
+        'priority_class with --placement.'
       )
+    for label, resources in job.placement.items():
+      _check_name(f'group {label!r}: priority_class ', resources.priority_class, 'PriorityClass')
     if not self.output and not dry_run:
       raise ValueError('--launcher=k8s needs --output, the directory for the files that it writes.')
-    self._generate(job)
-    return ()
+    generated = self._generate(job)
+    return [
+      f'group {group.label!r} is placed on spot machines, but the program ends when one is taken back, '
+      'because the group is not restarted; see restart in --placement, and --k8s_volume.'
+      for group in generated.groups
+      if group.resources.provisioning == 'spot' and group.resources.restart == 'never'
+    ]
 
   def preview(self, job: Job) -> str:
     """Returns the description of the graph and the manifests, as a stream of YAML documents."""
@@ -163,8 +185,19 @@ class Kubernetes(Engine):
       user=self.user,
       egress=self.egress,
       node_timeout=job.node_timeout,
+      queue=self.queue,
+      priority=self.priority,
     )
     return manifests.generate(job.program, job.placement, settings, self.port)
+
+
+def _check_name(where: str, name: str, kind: str, longest: int = 253) -> None:
+  """Raises ValueError, one sentence, if no object of Kubernetes can have a name; '' is none."""
+  if name and not (_NAME.fullmatch(name) and len(name) <= longest):
+    raise ValueError(
+      f'{where}{name} must be the name of a {kind}: lower-case letters, digits, hyphens and dots, at '
+      f'most {longest}.'
+    )
 
 
 def _in_image(flag: str, name: str) -> str:

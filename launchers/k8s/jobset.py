@@ -14,11 +14,19 @@ from rundir.errors import NonRetryableError
 JOBSET_LABEL = 'jobset.sigs.k8s.io/jobset-name'
 JOB_LABEL = 'jobset.sigs.k8s.io/replicatedjob-name'
 LONGEST_NAME = 63
+# Of Kueue, which suspends a JobSet with a queue until the cluster has room for all of its pods.
+_QUEUE_LABEL = 'kueue.x-k8s.io/queue-name'
+_PRIORITY_LABEL = 'kueue.x-k8s.io/priority-class'
 
 
 def hosts(name: str) -> str:
   """Returns the host name pattern of a JobSet's pods, with {job} and {index}."""
   return f'{name}-{{job}}-0-{{index}}.{name}'
+
+
+def pod_name(name: str, job: str, index: int) -> str:
+  """Returns the name of a pod, as an example: Kubernetes ends it with five random characters."""
+  return f'{name}-{job}-0-{index}-12345'
 
 
 def ending_group(groups: Sequence[Group]) -> Group | None:
@@ -55,9 +63,7 @@ def check_names(run: Run, groups: Sequence[Group]) -> None:
       raise ValueError(
         f'groups {jobs[job]!r} and {group.label!r} are both called {job} in host names.'
       )
-    longest = (
-      f'{run.name}-{job}-0-{group.size - 1}-12345'  # Kubernetes adds five random characters.
-    )
+    longest = pod_name(run.name, job, group.size - 1)
     if len(longest) > LONGEST_NAME:
       raise ValueError(
         f'--k8s_name={run.name} makes pod names of {len(longest)} characters for group '
@@ -89,10 +95,12 @@ def manifest(run: Run, groups: Sequence[Group]) -> dict[str, Any]:
   }
   if ending is not None:
     spec['successPolicy']['targetReplicatedJobs'] = [pod.job_name(ending.label)]
+  labels = {_QUEUE_LABEL: run.queue, _PRIORITY_LABEL: run.priority}
+  labels = {label: value for label, value in labels.items() if value}
   return {
     'apiVersion': 'jobset.x-k8s.io/v1alpha2',
     'kind': 'JobSet',
-    'metadata': {'name': run.name},
+    'metadata': {'name': run.name, **({'labels': labels} if labels else {})},
     'spec': spec,
   }
 
@@ -109,7 +117,7 @@ def follow_command(run: Run, groups: Sequence[Group]) -> str:
 def _replicated_job(run: Run, group: Group, user: int) -> dict[str, Any]:
   resources = group.resources
   metadata: dict[str, Any] = {}
-  if resources.topology and group.size > 1:  # All pods share one slice.
+  if container.shares_slice(group):  # A slice of several machines is a node pool of GKE.
     key = 'alpha.jobset.sigs.k8s.io/exclusive-topology'
     metadata = {'metadata': {'annotations': {key: 'cloud.google.com/gke-nodepool'}}}
   job = {

@@ -18,8 +18,9 @@ from rundir import files
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _VALIDATION_NOTE = 'validated against the schemas of JobSet and Kubernetes, not run on a cluster'
-# The end of a pod's name in a large program.
-_LONGEST_POD = '-inference-learner-0-9999-12345'
+# What a name that is made here leaves room for: a group's name of that length, with so many nodes.
+_GROUP_CHARACTERS = 20
+_NODES = 10_000
 _SECRET = 'secret.yaml'
 _BUILD_ARGUMENTS = {'gpu': 'cuda', 'tpu': 'tpu', None: 'cpu'}
 
@@ -27,11 +28,12 @@ _BUILD_ARGUMENTS = {'gpu': 'cuda', 'tpu': 'tpu', None: 'cpu'}
 def jobset_name(program: str, env: str) -> str:
   """Returns a name from the program, the environment and the time.
 
-  It is short enough for the groups of every program here, with as many nodes as `_LONGEST_POD` has.
+  The graph does not exist yet, because its nodes store the run directory, which has this name.
   """
   what = [re.sub(r'[^a-z0-9]+', '-', text.lower()).strip('-') for text in (program[:12], env)]
   now = time.strftime('%m%d%H%M%S')
-  room = jobset.LONGEST_NAME - len(_LONGEST_POD) - len(now) - 1
+  longest = jobset.pod_name('', 'x' * _GROUP_CHARACTERS, _NODES - 1)
+  room = jobset.LONGEST_NAME - len(longest) - len(now) - 1
   return f'{"-".join(filter(None, what))[:room].rstrip("-")}-{now}'
 
 
@@ -86,6 +88,7 @@ class Generated:
         f'{users} is replaced: name a PersistentVolumeClaim with --k8s_volume to keep it.'
       )
     kinds = {_BUILD_ARGUMENTS[g.resources.accelerator_kind] for g in groups}
+    queued = f'It starts when the queue {run.queue} of Kueue has room: kubectl get workloads'
     argument = f'ACCELERATOR={" ".join(sorted(kinds - {"cpu"})) or "cpu"}'
     build = ['docker', 'build', '--build-arg', argument, '--tag', run.image, _ROOT]
     return '\n'.join(
@@ -95,6 +98,7 @@ class Generated:
         kept,
         f'In a cluster with the JobSet controller, once the image is there ({shlex.join(build)}):',
         f'  kubectl apply -f {shlex.quote(directory)}',
+        *([queued] if run.queue else []),
         f'  {jobset.follow_command(run, groups)}',
       ]
     )

@@ -29,9 +29,7 @@ def policies(run: Run, groups: Sequence[Group]) -> list[dict[str, Any]]:
   own = {'matchLabels': {JOBSET_LABEL: run.name}}
   listed = [_port('TCP', port) for group in groups for port in group.ports]
   # The machines of a TPU slice, and the collectives of a multi-process job, choose their own ports.
-  between_hosts = any(
-    group.size > 1 and (group.resources.topology or group.resources.one_job) for group in groups
-  )
+  between_hosts = any(group.size > 1 and group.resources.one_job for group in groups)
   ports = {} if between_hosts else {'ports': listed}
   peers = [{'podSelector': own}]
   # The address of the DNS resolver depends on the cluster.
