@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from launchers import certificate
+from launchers import certificate, one_node
 from launchers.k8s import liveness, pod
 from launchers.placement import TPU_TYPES, Resources, environment_variables
 from nodes.runtime.lifecycle import RUN_VARIABLE
@@ -30,7 +30,6 @@ _PROVISIONING_TAINTS = {
   'spot': ('cloud.google.com/gke-spot',),
   'flex_start': ('cloud.google.com/gke-flex-start', 'cloud.google.com/gke-queued'),
 }
-RUNS = '/runs'
 # Default user and group of pods that do not run as root.
 USER = 1000
 _SCRATCH = '/tmp'
@@ -86,14 +85,6 @@ class Run:
   node_timeout: float = math.inf
   queue: str = ''
   priority: str = ''
-
-
-def has_run_dir(resources: Resources) -> bool:
-  """Returns whether the pods of a group have the run directory.
-
-  The pod that ends the program records the run, so it has the directory whatever its group declares.
-  """
-  return resources.uses_run_dir or resources.with_launcher
 
 
 def shares_slice(group: Group) -> bool:
@@ -170,11 +161,11 @@ def secret(run: Run) -> dict[str, Any]:
 def _volumes(run: Run, group: Group) -> dict[str, dict[str, Any]]:
   """Returns the volumes of a pod, {path: volume}."""
   result: dict[str, dict[str, Any]] = {}
-  if has_run_dir(group.resources):
+  if one_node.has_run_dir(group.resources):
     if run.volume:
-      result[RUNS] = {'name': 'runs', 'persistentVolumeClaim': {'claimName': run.volume}}
+      result[one_node.RUNS] = {'name': 'runs', 'persistentVolumeClaim': {'claimName': run.volume}}
     else:
-      result[RUNS] = {'name': 'runs', 'emptyDir': {}}
+      result[one_node.RUNS] = {'name': 'runs', 'emptyDir': {}}
   memory = {'medium': 'Memory', 'sizeLimit': '1Mi'}
   # The group of `_pod_security` may read it too, which Kubernetes adds to the mode.
   pem = {'secretName': run.name, 'defaultMode': 0o400}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 
 import launchpad as lp
 import yaml
 
-from launchers.k8s import container, jobset, network, pod
+from launchers import one_node
+from launchers.k8s import container, jobset, network
 from launchers.placement import Resources
 from rundir import files
 
@@ -25,26 +24,13 @@ _SECRET = 'secret.yaml'
 _BUILD_ARGUMENTS = {'gpu': 'cuda', 'tpu': 'tpu', None: 'cpu'}
 
 
-def jobset_name(program: str, env: str) -> str:
-  """Returns a name from the program, the environment and the time.
+def default_name(program: str, env: str) -> str:
+  """Returns a name of the JobSet from the program, the environment and the time.
 
   The graph does not exist yet, because its nodes store the run directory, which has this name.
   """
-  what = [re.sub(r'[^a-z0-9]+', '-', text.lower()).strip('-') for text in (program[:12], env)]
-  now = time.strftime('%m%d%H%M%S')
   longest = jobset.pod_name('', 'x' * _GROUP_CHARACTERS, _NODES - 1)
-  room = jobset.LONGEST_NAME - len(longest) - len(now) - 1
-  return f'{"-".join(filter(None, what))[:room].rstrip("-")}-{now}'
-
-
-def run_dir(name: str) -> str:
-  """Returns a run's directory in its pods."""
-  return f'{container.RUNS}/{name}'
-
-
-def name_of(run_dir: str) -> str:
-  """Returns the name of the run with that directory."""
-  return run_dir.removeprefix(f'{container.RUNS}/')
+  return one_node.default_name(program, env, jobset.LONGEST_NAME - len(longest))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +61,12 @@ class Generated:
   def instructions(self, directory: str) -> str:
     """Returns instructions for the files in a directory."""
     run, groups = self.run, self.groups
-    users = ', '.join(g.label for g in groups if container.has_run_dir(g.resources))
+    users = ', '.join(g.label for g in groups if one_node.has_run_dir(g.resources))
     if run.volume:
       kept = (
-        f'The run directory is {run_dir(run.name)} on the volume {run.volume}, which is mounted in '
-        f'{users}; unless one machine has them all, it must be ReadWriteMany. Applied again under '
-        'the same name, the run resumes from its newest checkpoint.'
+        f'The run directory is {one_node.run_dir(run.name)} on the volume {run.volume}, which is '
+        f'mounted in {users}; unless one machine has them all, it must be ReadWriteMany. Applied again '
+        'under the same name, the run resumes from its newest checkpoint.'
       )
     else:
       kept = (
@@ -113,7 +99,7 @@ def generate(
   """Returns the manifests.
 
   Args:
-    program: the graph, built for `run_dir(run.name)`.
+    program: the graph, built for its run directory.
     placement: resources of each group.
     run: settings shared by all pods; its command builds the same graph.
     first_port: first port; nodes get consecutive ports.
@@ -142,11 +128,11 @@ def _groups(
   placement = {
     # Without a volume, a replacement pod would have no run directory to resume from.
     label: dataclasses.replace(resources, restart='never')
-    if container.has_run_dir(resources) and not run.volume
+    if one_node.has_run_dir(resources) and not run.volume
     else resources
     for label, resources in placement.items()
   }
-  ports = pod.ports(program, first_port)
+  ports = one_node.ports(program, first_port)
   return [
     container.Group(
       label=label,

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
-from launchers.k8s import pod
+from launchers import one_node
 from launchers.k8s.container import Group, Run
 from launchers.k8s.jobset import JOB_LABEL, JOBSET_LABEL
 
@@ -45,7 +45,7 @@ def policies(run: Run, groups: Sequence[Group]) -> list[dict[str, Any]]:
       egress=egress,
     )
   ]
-  tpus = [pod.job_name(g.label) for g in groups if g.resources.accelerator_kind == 'tpu']
+  tpus = [one_node.host_name(g.label) for g in groups if g.resources.accelerator_kind == 'tpu']
   if tpus:
     chosen = [{'key': JOB_LABEL, 'operator': 'In', 'values': tpus}]
     result.append(

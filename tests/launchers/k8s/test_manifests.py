@@ -355,7 +355,7 @@ def test_a_group_that_cannot_be_placed_is_rejected_in_one_sentence(group, words)
 
 
 def test_the_default_name_leaves_room_for_thousands_of_nodes_in_a_group_of_any_program():
-  name = manifests.jobset_name('path/to/mine.py', 'gymnasium:LunarLander-v3')
+  name = manifests.default_name('path/to/mine.py', 'gymnasium:LunarLander-v3')
   assert re.fullmatch(r'[a-z][-a-z0-9]{10,20}-\d{10}', name)
   jobset.check_names(Run(name, 'x', []), [Group('with_long_name_of_20', 10_000, Resources())])
 
