@@ -85,7 +85,9 @@ def documents(
 
 
 def _task(run: Run, label: str, size: int, resources: Resources, ending: str) -> dict[str, Any]:
-  restarts = resources.max_restarts if resources.restart == 'on_failure' else 0
+  # The nodes of one job restart together or not at all, and are on machines that do not know each other.
+  restarted = resources.restart == 'on_failure' and not resources.one_job
+  restarts = resources.max_restarts if restarted else 0
   words = [*run.command, f'--task_group={label}', f'--task_ending={ending}']
   words += [f'--task_hosts={hosts(run.name)}', f'--task_port={run.port}']
   words += [f'--task_restarts={restarts}']

@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import cloudpickle
+import launchpad as lp
 import psutil
 import pytest
 import yaml
@@ -169,4 +170,14 @@ def engine():
 @pytest.mark.slow
 @contract.rest_is_nightly
 class TestContract(contract.NodeContract):
-  pass
+  def test_the_nodes_of_a_job_restart_together(self, engine, tmp_path):
+    """Under SkyPilot they do not restart: the failure of one ends the program."""
+    blocked = tmp_path / 'pid'
+    program = lp.Program('test')
+    echo = program.add_node(lp.CourierNode(nodes.Echo), label='echo')
+    with program.group('job'):
+      program.add_node(lp.PyClassNode(nodes.Blocked, echo, str(blocked)))
+      program.add_node(lp.PyClassNode(nodes.Crasher, str(blocked)))
+    code, output = engine.launch(program, tmp_path, {'job': Resources(one_job=True)})
+    assert code == 1 and 'restarting' not in output
+    engine.check_failed(output, 'job/1', 'exited with code 1')
