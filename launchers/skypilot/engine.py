@@ -31,12 +31,18 @@ class SkyPilot(Engine):
     output: the file to write.
     image: container image of the tasks.
     name: name of the job group; empty for one of program, environment and time.
+    infra: see `job_group.Run`.
     volume: SkyPilot's volume for the run directory; empty for none.
   """
 
   output: str = one_node.output_option()
   image: str = one_node.image_option()
   name: str = option('', 'name of the job group; empty: <program>-<env>-<time>', flag='sky_name')
+  infra: str = option(
+    '',
+    'where to rent machines: kubernetes, aws, gcp/us-central1; empty: where it is cheapest',
+    flag='sky_infra',
+  )
   volume: str = option(
     '',
     "SkyPilot's volume for the run directory; empty: it is lost with the machines",
@@ -62,6 +68,7 @@ class SkyPilot(Engine):
     for flag, value in (
       ('--image=', self.image),
       ('--output=', self.output),
+      ('--sky_infra=', self.infra),
       ('--sky_volume=', self.volume),
     ):
       one_line.check(flag, value)
@@ -119,6 +126,7 @@ class SkyPilot(Engine):
       one_node.name_of(job.run_dir),
       self.image,
       command,
+      self.infra,
       self.volume,
       token=secrets.token_hex(16),
       secret=secret,

@@ -30,6 +30,7 @@ class Run:
     name: name of the job group.
     image: container image.
     command: command of each process; the flags of its group are appended.
+    infra: cloud, region and zone, as in 'gcp/us-central1'; empty for any.
     volume: name of SkyPilot's volume for run directories; empty for none.
     token: hexadecimal token, by which nodes recognise their own run.
     secret: key and certificate of the run; see `task.secret`.
@@ -39,6 +40,7 @@ class Run:
   name: str
   image: str
   command: Sequence[str]
+  infra: str = ''
   volume: str = ''
   token: str = ''
   secret: str = ''
@@ -124,7 +126,8 @@ def _machine(run: Run, label: str, size: int, resources: Resources) -> dict[str,
   for field, value in unknown.items():
     if value:
       raise ValueError(f'{where}: SkyPilot has no {field}; leave it out of --placement.')
-  machine: dict[str, Any] = {'image_id': f'docker:{run.image}'}
+  machine: dict[str, Any] = {'infra': run.infra} if run.infra else {}
+  machine['image_id'] = f'docker:{run.image}'
   machine['cpus'] = f'{max(1, math.ceil(resources.cpus))}+'
   if resources.memory_gb:
     machine['memory'] = f'{math.ceil(resources.memory_gb)}+'

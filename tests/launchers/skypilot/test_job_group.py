@@ -17,7 +17,9 @@ from launchers.skypilot import job_group
 from tests.launchers import nodes
 from tests.programs_under_test import ROOT, launch, run_main
 
-RUN = job_group.Run('demo', 'image:1', ['python', 'launch.py'], 'claim', '0badcafe', 'c2VjcmV0')
+RUN = job_group.Run(
+  'demo', 'image:1', ['python', 'launch.py'], 'gcp', 'claim', '0badcafe', 'c2VjcmV0'
+)
 MONITOR = Resources(cpus=0, with_launcher=True)
 
 
@@ -42,12 +44,14 @@ def test_each_group_is_a_task_and_each_node_a_machine():
   assert header == {'name': 'demo', 'execution': 'parallel', 'primary_tasks': ['monitor']}
   assert [tasks[name]['num_nodes'] for name in tasks] == [1, 1, 2]
   assert tasks['inference-learner']['resources'] == {
+    'infra': 'gcp',
     'image_id': 'docker:image:1',
     'cpus': '8+',
     'memory': '30+',
     'accelerators': {'H100': 8},
   }
   assert tasks['actor']['resources'] == {
+    'infra': 'gcp',
     'image_id': 'docker:image:1',
     'cpus': '2+',
     'use_spot': True,
@@ -194,7 +198,7 @@ def test_skypilots_own_loader_accepts_the_job_group_and_finds_what_is_wrong(tmp_
   for (task, size, envs, _, run, (machine,)), one in zip(found, tasks.values(), strict=True):
     assert (task, size, run.strip()) == (one['name'], one['num_nodes'], one['run'].strip())
     assert one['envs'].items() <= envs.items()
-    assert 'docker:image:1' in str(machine['image_id'])
+    assert 'docker:image:1' in str(machine['image_id']) and machine['infra'] == 'gcp'
     assert machine.get('use_spot', False) is ('use_spot' in one['resources'])
   misspelt = [header, {**documents[1], 'resources': {'cpu': '2+'}}, *documents[2:]]
   unknown = [header | {'primary_tasks': ['monito']}, *documents[1:]]
