@@ -34,5 +34,7 @@ RUN test ! -e requirements-user.txt || uv pip install --system --no-cache --no-d
   $(for kind in $ACCELERATOR; do test $kind = cpu || echo -c requirements-$kind.txt; done)
 COPY . .
 RUN chmod -R a+rX . && mkdir -p runs && chown 1000:1000 runs
-USER 1000:1000
+# SkyPilot needs 0, because it installs what it needs in the container.
+ARG USER=1000:1000
+USER $USER
 ENTRYPOINT ["python", "launch.py"]

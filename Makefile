@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 REPLAY := .venv-replay
 NEWEST := .venv-newest
 JAX_SUITES := .venv-jax-suites
+SKYPILOT := .venv-skypilot
 # uv makes the environments. It finds their Pythons on the PATH, in pyenv and among its own, or fetches them.
 UV := .venv-uv/bin/uv
 # 3.12 or 3.13. The virtual environment keeps the last choice, as it does for the accelerator.
@@ -29,7 +30,7 @@ export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help train add remove try quick test nightly newest jax-suites check docs lock slurm clean
+.PHONY: help train add remove try quick test nightly newest jax-suites skypilot check docs lock slurm clean
 
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (under a minute); ACCELERATOR=cuda or tpu, PYTHON=3.13'
@@ -38,9 +39,10 @@ help:
 	@echo 'make try OF=agents/vtrace   the tests that are named like a file or folder (seconds)'
 	@echo 'make quick   set up, then the tests that need no whole program and no cluster (two minutes)'
 	@echo 'make test    set up, then check and test everything except nightly tests'
-	@echo 'make nightly the tests that need minutes or a quiet machine, make newest, make jax-suites'
+	@echo 'make nightly the tests that need minutes or a quiet machine, make newest, make jax-suites, make skypilot'
 	@echo 'make newest  test the agents on the newest Python here and the newest JAX'
 	@echo 'make jax-suites  train in environments of Jumanji and Craftax, in a virtual environment of their own'
+	@echo "make skypilot  have SkyPilot's loader check a job group, in a virtual environment of its own"
 	@echo 'make check   ruff and mypy only'
 	@echo 'make docs    write the generated parts of docs/, and build the site; a dead link is an error'
 	@echo 'make lock    resolve requirements.in into requirements.txt, and requirements-*.txt for containers'
@@ -69,7 +71,7 @@ quick: $(INSTALLED)
 test: $(INSTALLED) check slurm
 	$(PYTEST) $(SIDE_BY_SIDE)
 
-nightly: $(INSTALLED) newest jax-suites
+nightly: $(INSTALLED) newest jax-suites $(SKYPILOT)/installed
 	$(PYTEST) -m nightly
 
 # One test compares with rlax, which is not a dependency of the agents.
@@ -79,6 +81,9 @@ newest: $(NEWEST)/installed
 
 jax-suites: $(JAX_SUITES)/installed
 	$(JAX_SUITES)/bin/python -m pytest -m nightly tests/test_jax_suites.py
+
+skypilot: $(INSTALLED) $(SKYPILOT)/installed
+	$(PYTEST) -m nightly tests/launchers/skypilot
 
 check: $(INSTALLED)
 	$(BIN)/ruff check
@@ -158,6 +163,11 @@ $(JAX_SUITES)/installed: $(INSTALLED) requirements-jax-suites.in
 	$(call launchpad,$(JAX_SUITES))
 	touch $@
 
+$(SKYPILOT)/installed: $(INSTALLED) requirements-skypilot.in
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(SKYPILOT)
+	$(BIN)/uv pip install --quiet --python $(SKYPILOT)/bin/python --requirement requirements-skypilot.in
+	touch $@
+
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --custom-compile-command 'make lock'
 # For every Python from 3.12 on.
 LOCK := $(COMPILE) --universal --python-version 3.12
@@ -183,4 +193,4 @@ slurm:
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(SLURM); }
 
 clean:
-	rm -rf $(VENV) $(REPLAY) $(NEWEST) $(JAX_SUITES) .venv-uv
+	rm -rf $(VENV) $(REPLAY) $(NEWEST) $(JAX_SUITES) $(SKYPILOT) .venv-uv

@@ -13,6 +13,7 @@ python launch.py --seeds=5                         the program once per seed, an
 python launch.py --launcher=ray                    runs on the Ray cluster of this machine
 python launch.py --launcher=slurm                  runs as a Slurm job
 python launch.py --launcher=k8s --image=... --output=DIR   writes Kubernetes manifests
+python launch.py --launcher=skypilot --image=... --output=run.sky.yaml   writes a job group for SkyPilot
 """
 
 from __future__ import annotations

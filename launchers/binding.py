@@ -147,6 +147,7 @@ def prepare(
   addresses: Callable[[str, int, int], list[str]],
   stopper: Callable[[], None],
   directory: str,
+  only: tuple[str, int] | None = None,
 ) -> list[NodeTask]:
   """Binds a program's addresses and writes one file with the pickled function of each node.
 
@@ -155,6 +156,7 @@ def prepare(
     addresses: as for `bind`.
     stopper: as for `bind`; picklable.
     directory: an existing directory, readable on every machine that runs a node.
+    only: label and index of the one node that is needed; None for all.
 
   Raises:
     ValueError: if a node cannot be pickled or its file cannot be written; names the node or the file.
@@ -164,6 +166,8 @@ def prepare(
   tasks = []
   for label, nodes in program.groups.items():
     for index, node in enumerate(nodes):
+      if only not in (None, (label, index)):
+        continue
       task = NodeTask(label, index, os.path.join(directory, f'{label}-{index}.pkl'))
       payload = pickling.dumps(task.name, node.function)
       try:

@@ -94,8 +94,8 @@ def _check_arguments(
     raise TypeError(f'launch needs an engine such as launchers.engines.Slurm(), not {engine!r}.')
   if not engine.sends_files:
     raise ValueError(
-      f'{type(engine).__name__} runs what every pod builds itself; put make_program() into a file, and '
-      'run launch.py --launcher=k8s --program=FILE.'
+      f'{type(engine).__name__} runs what each process of its cluster builds itself; put make_program() '
+      'into a file, and run launch.py --program=FILE with --launcher=k8s or skypilot.'
     )
   if node_output not in _OUTPUTS:
     raise ValueError(f'node_output={node_output!r} is none of {", ".join(_OUTPUTS)}.')

@@ -3,7 +3,7 @@
 To add an engine, write a folder with an `engine.py` that defines an `Engine`, and add a line to
 `engines.py`. Its `launch` finds a place for every node, calls `binding.prepare`, and passes one
 `watched.Node` per node to `supervise.supervise`. An engine that knows every address in advance sends no
-payloads: each process builds the graph, calls `binding.bind` and runs its own node (`k8s/pod.py`).
+payloads: each process builds the graph, calls `binding.bind` and runs its own node (`one_node.py`).
 Engines of the first kind must pass `Contract` of `tests/launchers/contract.py`, others `NodeContract`.
 """
 
@@ -96,7 +96,7 @@ def env_title(config: Mapping[str, Any]) -> str:
 
 
 class Engine(abc.ABC):
-  """Runs a graph: on this machine, or on Ray, Slurm or Kubernetes.
+  """Runs a graph: on this machine, or on Ray, Slurm, Kubernetes or the clouds of SkyPilot.
 
   An engine is a frozen dataclass whose fields are its options; see `options.option`. So
   `Slurm(cpu_nodes=2)` is what `--launcher=slurm --slurm_cpu_nodes=2` makes, and `launchers.launch` and

@@ -16,7 +16,8 @@ _LAUNCHER = flags.DEFINE_enum(
   'local',
   [*engines.TABLE],
   'where the program runs: local: this machine; ray: a Ray cluster; slurm: a Slurm job; k8s: writes '
-  'Kubernetes manifests; pod: one node in this pod, used by those manifests',
+  'Kubernetes manifests; pod: one node in this pod, used by those manifests; skypilot: writes a job '
+  'group for SkyPilot; task: one node on this machine, used by that job group',
 )
 # Launchpad defines it, with launch types that this repository does not run.
 _LAUNCH_TYPE: Any = flags.FLAGS['lp_launch_type']
@@ -30,10 +31,13 @@ _WEB_PORT = flags.DEFINE_integer(
 
 
 def _define(engine: type[Engine]) -> None:
-  """Defines the flags of an engine that no other has defined, as flags of the engine's module."""
+  """Defines the flags of an engine, as flags of its module; engines may have some in common."""
   where: dict[str, Any] = {'module_name': engine.__module__}
   for option in options.of(engine).values():
     if option.flag in flags.FLAGS:
+      flag = flags.FLAGS[option.flag]
+      if flag not in flags.FLAGS.flags_by_module_dict().get(engine.__module__, []):
+        flags.FLAGS.register_flag_by_module(engine.__module__, flag)
       continue
     if option.choices:
       flags.DEFINE_enum(option.flag, option.default, [*option.choices], option.help, **where)

@@ -8,9 +8,21 @@ from launchers.engine import Engine
 from launchers.k8s.engine import Kubernetes, Pod
 from launchers.local.engine import Local, Threads
 from launchers.ray.engine import Ray
+from launchers.skypilot.engine import SkyPilot, Task
 from launchers.slurm.engine import Slurm
 
-__all__ = ['LAUNCH_TYPES', 'TABLE', 'Kubernetes', 'Local', 'Pod', 'Ray', 'Slurm', 'Threads']
+__all__ = [
+  'LAUNCH_TYPES',
+  'TABLE',
+  'Kubernetes',
+  'Local',
+  'Pod',
+  'Ray',
+  'SkyPilot',
+  'Slurm',
+  'Task',
+  'Threads',
+]
 
 # By the value of --launcher.
 TABLE: Mapping[str, type[Engine]] = {
@@ -19,6 +31,8 @@ TABLE: Mapping[str, type[Engine]] = {
   'slurm': Slurm,
   'k8s': Kubernetes,
   'pod': Pod,
+  'skypilot': SkyPilot,
+  'task': Task,
 }
 # By the value of --lp_launch_type, a flag of Launchpad, with --launcher=local.
 LAUNCH_TYPES: Mapping[str, type[Engine]] = {'local_mp': Local, 'local_mt': Threads}

@@ -7,16 +7,39 @@ import math
 import os
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from rundir import one_line, secrets
 
-# For each type of TPU, the numbers of chips that one machine may have.
-CHIPS_PER_HOST = {'tpu-v4': (4,), 'tpu-v5e': (1, 4, 8), 'tpu-v5p': (4,), 'tpu-v6e': (1, 4, 8)}
-ACCELERATORS = (None, 'gpu', 'tpu', *CHIPS_PER_HOST)
+
+class TpuType(NamedTuple):
+  """A type of TPU.
+
+  Attributes:
+    chips_per_host: the numbers of chips that one machine may have.
+    dimensions: of a topology, 2 as in 2x4 or 3 as in 2x2x1.
+    devices_per_chip: number of JAX devices.
+  """
+
+  chips_per_host: Sequence[int]
+  dimensions: int
+  devices_per_chip: int = 1
+
+
+TPU_TYPES = {
+  'tpu-v4': TpuType((4,), 3),
+  'tpu-v5e': TpuType((1, 4, 8), 2),
+  'tpu-v5p': TpuType((4,), 3),
+  'tpu-v6e': TpuType((1, 4, 8), 2),
+  # A chip of two chiplets, each with memory of its own.
+  'tpu7x': TpuType((1, 4), 3, devices_per_chip=2),
+}
+ACCELERATORS = (None, 'gpu', 'tpu', *TPU_TYPES)
 # Name of an environment variable. No leading hyphen: `env` would read it as an option.
 _VARIABLE = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
 RESTARTS = ('never', 'on_failure')
+PROVISIONING = ('on_demand', 'spot', 'flex_start')
 _PREALLOCATE = 'XLA_PYTHON_CLIENT_PREALLOCATE'
 # For all processes of a run, including the launcher: gRPC would use a proxy for every server, even on
 # the same machine. Downloads still use the proxy. The list holds suffixes of host names, so it holds
@@ -29,19 +52,24 @@ class Resources:
   """Resources and restart policy of every node of a group.
 
   The local launcher uses `accelerator`, `devices`, `env`, `one_job`, `python` and the restart policy.
-  The other fields are for launchers that choose a machine, and `uses_run_dir` is for Kubernetes.
+  The other fields are for launchers that choose a machine; `uses_run_dir`, `provisioning` and
+  `priority_class` are for Kubernetes.
 
   Attributes:
     cpus: cores to reserve; 0 for a node that hardly computes.
     memory_gb: memory to reserve, in units of 2**30 bytes; 0 for no reservation.
     accelerator: None for a CPU worker, 'gpu', 'tpu', or a type of TPU such as 'tpu-v5e'.
-    topology: topology of the TPU slice that the nodes of the group form, such as '2x4'; empty for any.
+    topology: topology of a TPU slice, such as '2x4'; empty for any. The nodes of `one_job` form one
+      slice, each on a host of it; any other node has a slice of one host for itself.
     num_devices: number of accelerators per node; 0 for the length of `devices`, at least one.
     devices: indices of the host's accelerators that the process may see; empty for all of them. If the
       launcher chooses the devices, only their number counts. The nodes of one job, on one host, have
       equal shares of them.
     resources: further resources of the machine, by the cluster's names for them.
     labels: labels that the machine must have.
+    provisioning: how its machines are rented: 'on_demand'; 'spot', which the cloud may take back at any
+      time; 'flex_start', which the cloud provides when it can, and for a limited time.
+    priority_class: name of the PriorityClass of its pods; empty for the default of the cluster.
     with_launcher: whether it must run on the launcher's machine, which has the run directory. On
       Kubernetes, which has no such machine, whether the program ends when its node ends.
     uses_run_dir: False declares that its nodes neither write to the run directory nor read from it.
@@ -66,6 +94,8 @@ class Resources:
   devices: tuple[int, ...] = ()
   resources: Mapping[str, float] = dataclasses.field(default_factory=dict)
   labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  provisioning: str = 'on_demand'
+  priority_class: str = ''
   with_launcher: bool = False
   uses_run_dir: bool = True
   env: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -81,6 +111,8 @@ class Resources:
       raise ValueError(f'restart {self.restart!r} is none of {RESTARTS}.')
     if self.accelerator not in ACCELERATORS:
       raise ValueError(f'accelerator {self.accelerator!r} is none of {ACCELERATORS}.')
+    if self.provisioning not in PROVISIONING:
+      raise ValueError(f'provisioning {self.provisioning!r} is none of {PROVISIONING}.')
     for name in ('cpus', 'memory_gb', 'num_devices', 'max_restarts', 'restart_backoff'):
       if not 0 <= getattr(self, name) < math.inf:
         raise ValueError(f'{name} must be a number from 0 on, not {getattr(self, name)}.')
@@ -96,19 +128,19 @@ class Resources:
           f'env {name!r}: {value!r} is not an environment variable; a name has letters, digits, _, . '
           'and -, the first is a letter or _, and a value has no NUL.'
         )
-    for text in (*self.labels, *self.labels.values(), *self.resources):
-      one_line.check('labels and resources: ', text)
+    for text in (*self.labels, *self.labels.values(), *self.resources, self.priority_class):
+      one_line.check('labels, resources and priority_class: ', text)
     if self.python and not os.path.isabs(self.python):
       raise ValueError(f'python {self.python!r} must be the absolute path of an interpreter.')
-    if self.topology and self.accelerator not in CHIPS_PER_HOST:
-      raise ValueError(f'a topology needs an accelerator among {", ".join(CHIPS_PER_HOST)}.')
+    if self.topology and self.accelerator not in TPU_TYPES:
+      raise ValueError(f'a topology needs an accelerator among {", ".join(TPU_TYPES)}.')
     if self.topology and not re.fullmatch(r'[1-9]\d*(x[1-9]\d*){1,2}', self.topology):
       raise ValueError(f'topology {self.topology!r} is not like 2x4 or 2x2x1.')
 
   @property
   def accelerator_kind(self) -> str | None:
     """None, 'gpu' or 'tpu'."""
-    return self.accelerator and self.accelerator.partition('-')[0]
+    return 'tpu' if self.accelerator in TPU_TYPES else self.accelerator
 
   @property
   def device_count(self) -> int:
@@ -132,6 +164,7 @@ class Resources:
     words = [f'{amount:g} {name}' for name, amount in amounts.items() if amount]
     words += [f'topology {self.topology}'] if self.topology else []
     words += [f'label {name}={value}' for name, value in self.labels.items()]
+    words += [self.provisioning] if self.provisioning != PROVISIONING[0] else []
     return words + (["the launcher's machine"] if self.with_launcher else [])
 
   def variables(self) -> dict[str, str]:
@@ -155,6 +188,10 @@ class Resources:
       words.append(f'memory: {self.memory_gb:g} GB')
     for extra in (self.resources, self.labels, secrets.masked_options(self.variables())):
       words += [f'{name}={value}' for name, value in extra.items()]
+    if self.provisioning != PROVISIONING[0]:
+      words.append(self.provisioning)
+    if self.priority_class:
+      words.append(f'priority: {self.priority_class}')
     if self.python:
       words.append(f'python: {self.python}')
     if self.restart == 'on_failure':

@@ -113,6 +113,8 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
   'devices': ('a list of whole numbers', _devices),
   'resources': ('a mapping from names to numbers', _numbers),
   'labels': ('a mapping from names to texts', _texts),
+  'provisioning': ('on_demand, spot or flex_start', _typed(str)),
+  'priority_class': ('a name', _typed(str)),
   'with_launcher': ('true or false', _typed(bool)),
   'uses_run_dir': ('true or false', _typed(bool)),
   'env': ('a mapping from names to texts', _texts),

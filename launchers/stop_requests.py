@@ -34,9 +34,11 @@ class StopRequests(list[int]):
 
   Attributes:
     stacks: whether every node must write its stacks to its log.
+    failure: a sentence about a failure elsewhere that ends the program; '' as long as there is none.
   """
 
   stacks = False
+  failure = ''
 
 
 class StopRequested(KeyboardInterrupt):

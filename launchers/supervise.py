@@ -156,6 +156,9 @@ class _Supervision[N: Node]:
       watched.insist_on_stacks()
     if self._requests:
       self.stop(EXIT_CODES[self._requests[0]])
+    elif self._requests.failure and self._deadline is None:
+      self._say(f'error: {self._requests.failure}')
+      self.stop(FAILED)
     overdue = self._deadline is not None and time.monotonic() > self._deadline
     if overdue and not self._is_overdue:
       self._is_overdue = True

@@ -175,7 +175,7 @@ def test_keys_are_made_in_one_place_and_seeds_without_arithmetic(folder):
 
 
 def test_only_the_table_names_the_engines():
-  engines = {'local', 'ray', 'slurm', 'k8s'}
+  engines = {'local', 'ray', 'slurm', 'k8s', 'skypilot'}
   for path in (ROOT / 'launchers').rglob('*.py'):
     folder = path.relative_to(ROOT / 'launchers').parts[0]
     for node in ast.walk(ast.parse(path.read_text())):
@@ -191,4 +191,6 @@ def test_only_the_table_names_the_engines():
 
 def test_launch_names_no_engine():
   text = (ROOT / 'launch.py').read_text()
-  assert not [name for name in ('ray', 'slurm', 'k8s', 'local') if f'launchers.{name}' in text]
+  assert not [
+    name for name in ('ray', 'slurm', 'k8s', 'skypilot', 'local') if f'launchers.{name}' in text
+  ]

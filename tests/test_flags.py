@@ -91,6 +91,14 @@ def _slow(*values):
       ['--launcher=k8s', '--image=x', '--dry_run', '--k8s_volume=My Volume'],
       ['--k8s_volume=My Volume', 'PersistentVolumeClaim'],
     ),
+    (
+      ['--launcher=k8s', '--image=x', '--dry_run', '--k8s_queue=My queue'],
+      ['--k8s_queue=My queue', 'LocalQueue'],
+    ),
+    (
+      ['--launcher=k8s', '--image=x', '--dry_run', '--k8s_priority=urgent'],
+      ['--k8s_priority', '--k8s_queue', 'priority_class'],
+    ),
     (['--actor_devices=0,0'], ['--actor_devices', 'distinct']),
     (['--actor_devices=x'], ['--actor_devices', 'whole numbers']),
     (

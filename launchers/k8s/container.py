@@ -8,9 +8,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from launchers import certificate
+from launchers import certificate, one_node
 from launchers.k8s import liveness, pod
-from launchers.placement import CHIPS_PER_HOST, Resources, environment_variables
+from launchers.placement import TPU_TYPES, Resources, environment_variables
 from nodes.runtime.lifecycle import RUN_VARIABLE
 
 GKE_TPUS = {
@@ -18,8 +18,18 @@ GKE_TPUS = {
   'tpu-v5e': 'tpu-v5-lite-podslice',
   'tpu-v5p': 'tpu-v5p-slice',
   'tpu-v6e': 'tpu-v6e-slice',
+  'tpu7x': 'tpu7x',
 }
-RUNS = '/runs'
+# The labels of GKE's machines by `Resources.provisioning`, and the taints that keep other pods off them.
+# Machines for ProvisioningRequests, such as those of Kueue, have the last of these.
+_PROVISIONING_LABELS = {
+  'spot': 'cloud.google.com/gke-spot',
+  'flex_start': 'cloud.google.com/gke-flex-start',
+}
+_PROVISIONING_TAINTS = {
+  'spot': ('cloud.google.com/gke-spot',),
+  'flex_start': ('cloud.google.com/gke-flex-start', 'cloud.google.com/gke-queued'),
+}
 # Default user and group of pods that do not run as root.
 USER = 1000
 _SCRATCH = '/tmp'
@@ -60,6 +70,8 @@ class Run:
       device files belong to root.
     egress: destinations that pods may connect to besides each other; see `launchers.k8s.network`.
     node_timeout: --node_timeout, in seconds; infinite: nothing detects that a node hangs.
+    queue: name of the LocalQueue of Kueue in which the run waits; empty for none.
+    priority: name of the WorkloadPriorityClass of the run in that queue; empty for the default.
   """
 
   name: str
@@ -71,46 +83,48 @@ class Run:
   user: int | None = None
   egress: Sequence[str] = ()
   node_timeout: float = math.inf
+  queue: str = ''
+  priority: str = ''
 
 
-def has_run_dir(resources: Resources) -> bool:
-  """Returns whether the pods of a group have the run directory.
-
-  The pod that ends the program records the run, so it has the directory whatever its group declares.
-  """
-  return resources.uses_run_dir or resources.with_launcher
+def shares_slice(group: Group) -> bool:
+  """Returns whether the nodes of a group are the hosts of one TPU slice."""
+  return bool(group.resources.topology) and group.resources.one_job and group.size > 1
 
 
 def chips_per_host(group: Group) -> int:
   """Returns the chips per node of a TPU group; a node uses all chips of its machine.
 
   Raises:
-    ValueError: if the topology does not fit the number of nodes; one sentence that names the group.
+    ValueError: if the topology does not fit the nodes; one sentence that names the group.
   """
   where, resources = f'group {group.label!r}', group.resources
-  if resources.accelerator not in CHIPS_PER_HOST or not resources.topology:
+  if resources.accelerator not in TPU_TYPES or not resources.topology:
     raise ValueError(
       f'{where} needs a TPU, but GKE needs its type: with --placement, set accelerator, one of '
-      f'{", ".join(CHIPS_PER_HOST)}, and topology, as in 2x4.'
+      f'{", ".join(TPU_TYPES)}, and topology, as in 2x4.'
     )
   sides = [int(side) for side in resources.topology.split('x')]
-  allowed = CHIPS_PER_HOST[resources.accelerator]
-  chips, rest = divmod(math.prod(sides), group.size)
-  wanted = 2 if 1 in allowed else 3
-  if len(sides) != wanted:
+  kind = TPU_TYPES[resources.accelerator]
+  hosts = group.size if shares_slice(group) else 1
+  chips, rest = divmod(math.prod(sides), hosts)
+  if len(sides) != kind.dimensions:
     raise ValueError(
-      f'{where}: a topology of {resources.accelerator} has {wanted} sides, unlike {resources.topology}.'
+      f'{where}: a topology of {resources.accelerator} has {kind.dimensions} sides, unlike '
+      f'{resources.topology}.'
     )
-  if rest or chips not in allowed:
+  if rest or chips not in kind.chips_per_host:
+    allowed = ' or '.join(map(str, kind.chips_per_host))
+    makes = 'make up a slice' if hosts > 1 else 'has a slice for itself'
     raise ValueError(
-      f'{where}: topology {resources.topology} has {math.prod(sides)} chips, but {group.size} node(s) '
-      f'with {" or ".join(map(str, allowed))} {resources.accelerator} chips each make up the slice; '
-      'choose another topology.'
+      f'{where}: topology {resources.topology} has {math.prod(sides)} chips, but {hosts} node(s) '
+      f'with {allowed} {resources.accelerator} chips each {makes}; choose another topology.'
     )
-  if resources.device_count > chips:
+  devices = chips * kind.devices_per_chip
+  if resources.device_count > devices:
     raise ValueError(
       f'{where} needs {resources.device_count} devices in each node, but topology '
-      f'{resources.topology} has {chips}; choose a larger one.'
+      f'{resources.topology} has {devices}; choose a larger one.'
     )
   return chips
 
@@ -147,11 +161,11 @@ def secret(run: Run) -> dict[str, Any]:
 def _volumes(run: Run, group: Group) -> dict[str, dict[str, Any]]:
   """Returns the volumes of a pod, {path: volume}."""
   result: dict[str, dict[str, Any]] = {}
-  if has_run_dir(group.resources):
+  if one_node.has_run_dir(group.resources):
     if run.volume:
-      result[RUNS] = {'name': 'runs', 'persistentVolumeClaim': {'claimName': run.volume}}
+      result[one_node.RUNS] = {'name': 'runs', 'persistentVolumeClaim': {'claimName': run.volume}}
     else:
-      result[RUNS] = {'name': 'runs', 'emptyDir': {}}
+      result[one_node.RUNS] = {'name': 'runs', 'emptyDir': {}}
   memory = {'medium': 'Memory', 'sizeLimit': '1Mi'}
   # The group of `_pod_security` may read it too, which Kubernetes adds to the mode.
   pem = {'secretName': run.name, 'defaultMode': 0o400}
@@ -211,8 +225,16 @@ def spec(run: Run, group: Group, user: int) -> dict[str, Any]:
     assert resources.accelerator is not None
     selector['cloud.google.com/gke-tpu-accelerator'] = GKE_TPUS[resources.accelerator]
     selector['cloud.google.com/gke-tpu-topology'] = resources.topology
+  if label := _PROVISIONING_LABELS.get(resources.provisioning):
+    selector[label] = 'true'
+    taint = {'operator': 'Equal', 'value': 'true', 'effect': 'NoSchedule'}
+    result['tolerations'] = [
+      {'key': key, **taint} for key in _PROVISIONING_TAINTS[resources.provisioning]
+    ]
   if selector:
     result['nodeSelector'] = selector
+  if resources.priority_class:
+    result['priorityClassName'] = resources.priority_class
   return {**result, 'containers': [container], 'volumes': list(volumes.values())}
 
 

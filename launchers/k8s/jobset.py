@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from launchers.k8s import container, pod
+from launchers import one_node
+from launchers.k8s import container
 from launchers.k8s.container import Group, Run
 from launchers.placement import Resources
 from rundir.errors import NonRetryableError
@@ -16,6 +17,9 @@ JOB_LABEL = 'jobset.sigs.k8s.io/replicatedjob-name'
 LONGEST_NAME = 63
 # Of Kubernetes: a Job that its podFailurePolicy has failed; a pod that the cluster has ended.
 _BY_POLICY, _EVICTED = 'PodFailurePolicy', 'DisruptionTarget'
+# Of Kueue, which suspends a JobSet with a queue until the cluster has room for all of its pods.
+_QUEUE_LABEL = 'kueue.x-k8s.io/queue-name'
+_PRIORITY_LABEL = 'kueue.x-k8s.io/priority-class'
 
 
 def hosts(name: str) -> str:
@@ -23,19 +27,17 @@ def hosts(name: str) -> str:
   return f'{name}-{{job}}-0-{{index}}.{name}'
 
 
-def ending_group(groups: Sequence[Group]) -> Group | None:
-  """Returns the group that ends the program; None if the program ends once all groups have ended.
+def pod_name(name: str, job: str, index: int) -> str:
+  """Returns the name of a pod, as an example: Kubernetes ends it with five random characters."""
+  return f'{name}-{job}-0-{index}-12345'
 
-  Raises:
-    ValueError: if more than one node is placed with the launcher.
-  """
-  found = [group for group in groups if group.resources.with_launcher]
-  if sum(group.size for group in found) > 1:
-    raise ValueError(
-      f'{" and ".join(repr(g.label) for g in found)} are placed with_launcher, but on Kubernetes the '
-      'end of one node is the end of the program; leave with_launcher to one node with --placement.'
-    )
-  return found[0] if found else None
+
+def ending_group(groups: Sequence[Group]) -> str | None:
+  """Returns the group that ends the program; see `one_node.ending_group`."""
+  return one_node.ending_group(
+    {group.label: group.size for group in groups},
+    {group.label: group.resources for group in groups},
+  )
 
 
 def check_names(run: Run, groups: Sequence[Group]) -> None:
@@ -48,18 +50,10 @@ def check_names(run: Run, groups: Sequence[Group]) -> None:
     raise ValueError(
       f'--k8s_name={run.name} must be lower-case letters, digits and hyphens, and begin with a letter.'
     )
-  jobs: dict[str, str] = {}
+  one_node.check_host_names(group.label for group in groups)
   for group in groups:
-    job = pod.job_name(group.label)
-    if not re.fullmatch(r'[a-z0-9]([-a-z0-9]*[a-z0-9])?', job):
-      raise ValueError(f'group {group.label!r} cannot be part of a host name; rename it.')
-    if jobs.setdefault(job, group.label) != group.label:
-      raise ValueError(
-        f'groups {jobs[job]!r} and {group.label!r} are both called {job} in host names.'
-      )
-    longest = (
-      f'{run.name}-{job}-0-{group.size - 1}-12345'  # Kubernetes adds five random characters.
-    )
+    job = one_node.host_name(group.label)
+    longest = pod_name(run.name, job, group.size - 1)
     if len(longest) > LONGEST_NAME:
       raise ValueError(
         f'--k8s_name={run.name} makes pod names of {len(longest)} characters for group '
@@ -89,11 +83,13 @@ def manifest(run: Run, groups: Sequence[Group]) -> dict[str, Any]:
     'replicatedJobs': [_replicated_job(run, group, user) for group in groups],
   }
   if ending is not None:
-    spec['successPolicy']['targetReplicatedJobs'] = [pod.job_name(ending.label)]
+    spec['successPolicy']['targetReplicatedJobs'] = [one_node.host_name(ending)]
+  labels = {_QUEUE_LABEL: run.queue, _PRIORITY_LABEL: run.priority}
+  labels = {label: value for label, value in labels.items() if value}
   return {
     'apiVersion': 'jobset.x-k8s.io/v1alpha2',
     'kind': 'JobSet',
-    'metadata': {'name': run.name},
+    'metadata': {'name': run.name, **({'labels': labels} if labels else {})},
     'spec': spec,
   }
 
@@ -103,14 +99,14 @@ def follow_command(run: Run, groups: Sequence[Group]) -> str:
   ending = ending_group(groups)
   selector = f'{JOBSET_LABEL}={run.name}'
   if ending is not None:
-    selector += f',{JOB_LABEL}={pod.job_name(ending.label)}'
+    selector += f',{JOB_LABEL}={one_node.host_name(ending)}'
   return f'kubectl logs --follow --tail=-1 --selector={selector}'
 
 
 def _replicated_job(run: Run, group: Group, user: int) -> dict[str, Any]:
   resources = group.resources
   metadata: dict[str, Any] = {}
-  if resources.topology and group.size > 1:  # All pods share one slice.
+  if container.shares_slice(group):  # A slice of several machines is a node pool of GKE.
     key = 'alpha.jobset.sigs.k8s.io/exclusive-topology'
     metadata = {'metadata': {'annotations': {key: 'cloud.google.com/gke-nodepool'}}}
   job = {
@@ -121,7 +117,7 @@ def _replicated_job(run: Run, group: Group, user: int) -> dict[str, Any]:
     'template': {'spec': container.spec(run, group, user)},
   }
   return {
-    'name': pod.job_name(group.label),
+    'name': one_node.host_name(group.label),
     'replicas': 1,
     'template': {**metadata, 'spec': job},
   }

@@ -5,23 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import launchpad as lp
 import yaml
 
-from launchers.k8s import container, jobset, network, pod
+from launchers import one_node
+from launchers.k8s import container, jobset, network
 from launchers.placement import Resources
 from rundir import files
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _VALIDATION_NOTE = 'validated against the schemas of JobSet and Kubernetes, not run on a cluster'
-# The end of a pod's name in a large program.
-_LONGEST_POD = '-inference-learner-0-9999-12345'
+# What a name that is made here leaves room for: a group's name of that length, with so many nodes.
+_GROUP_CHARACTERS = 20
+_NODES = 10_000
 _SECRET = 'secret.yaml'
 # Of an object. `kubectl apply` keeps the object in an annotation of itself, and etcd holds 1.5 MiB.
 _MOST_BYTES = 256 << 10
@@ -29,25 +29,13 @@ _MOST_PODS = 100_000  # Of an indexed Job.
 _BUILD_ARGUMENTS = {'gpu': 'cuda', 'tpu': 'tpu', None: 'cpu'}
 
 
-def jobset_name(program: str, env: str) -> str:
-  """Returns a name from the program, the environment and the time.
+def default_name(program: str, env: str) -> str:
+  """Returns a name of the JobSet from the program, the environment and the time.
 
-  It is short enough for the groups of every program here, with as many nodes as `_LONGEST_POD` has.
+  The graph does not exist yet, because its nodes store the run directory, which has this name.
   """
-  what = [re.sub(r'[^a-z0-9]+', '-', text.lower()).strip('-') for text in (program[:12], env)]
-  now = time.strftime('%m%d%H%M%S')
-  room = jobset.LONGEST_NAME - len(_LONGEST_POD) - len(now) - 1
-  return f'{"-".join(filter(None, what))[:room].rstrip("-")}-{now}'
-
-
-def run_dir(name: str) -> str:
-  """Returns a run's directory in its pods."""
-  return f'{container.RUNS}/{name}'
-
-
-def name_of(run_dir: str) -> str:
-  """Returns the name of the run with that directory."""
-  return run_dir.removeprefix(f'{container.RUNS}/')
+  longest = jobset.pod_name('', 'x' * _GROUP_CHARACTERS, _NODES - 1)
+  return one_node.default_name(program, env, jobset.LONGEST_NAME - len(longest))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,12 +66,12 @@ class Generated:
   def instructions(self, directory: str) -> str:
     """Returns instructions for the files in a directory."""
     run, groups = self.run, self.groups
-    users = ', '.join(g.label for g in groups if container.has_run_dir(g.resources))
+    users = ', '.join(g.label for g in groups if one_node.has_run_dir(g.resources))
     if run.volume:
       kept = (
-        f'The run directory is {run_dir(run.name)} on the volume {run.volume}, which is mounted in '
-        f'{users}; unless one machine has them all, it must be ReadWriteMany. Applied again under '
-        'the same name, the run resumes from its newest checkpoint.'
+        f'The run directory is {one_node.run_dir(run.name)} on the volume {run.volume}, which is '
+        f'mounted in {users}; unless one machine has them all, it must be ReadWriteMany. Applied again '
+        'under the same name, the run resumes from its newest checkpoint.'
       )
     else:
       kept = (
@@ -91,6 +79,7 @@ class Generated:
         f'{users} is replaced: name a PersistentVolumeClaim with --k8s_volume to keep it.'
       )
     kinds = {_BUILD_ARGUMENTS[g.resources.accelerator_kind] for g in groups}
+    queued = f'It starts when the queue {run.queue} of Kueue has room: kubectl get workloads'
     argument = f'ACCELERATOR={" ".join(sorted(kinds - {"cpu"})) or "cpu"}'
     build = ['docker', 'build', '--build-arg', argument, '--tag', run.image, _ROOT]
     return '\n'.join(
@@ -100,6 +89,7 @@ class Generated:
         kept,
         f'In a cluster with the JobSet controller, once the image is there ({shlex.join(build)}):',
         f'  kubectl apply -f {shlex.quote(directory)}',
+        *([queued] if run.queue else []),
         f'  {jobset.follow_command(run, groups)}',
       ]
     )
@@ -114,7 +104,7 @@ def generate(
   """Returns the manifests.
 
   Args:
-    program: the graph, built for `run_dir(run.name)`.
+    program: the graph, built for its run directory.
     placement: resources of each group.
     run: settings shared by all pods; its command builds the same graph.
     first_port: first port; nodes get consecutive ports.
@@ -170,11 +160,11 @@ def _groups(
   placement = {
     # Without a volume, a replacement pod would have no run directory to resume from.
     label: dataclasses.replace(resources, restart='never')
-    if container.has_run_dir(resources) and not run.volume
+    if one_node.has_run_dir(resources) and not run.volume
     else resources
     for label, resources in placement.items()
   }
-  ports = pod.ports(program, first_port)
+  ports = one_node.ports(program, first_port)
   return [
     container.Group(
       label=label,

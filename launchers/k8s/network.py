@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
-from launchers.k8s import pod
+from launchers import one_node
 from launchers.k8s.container import Group, Run
 from launchers.k8s.jobset import JOB_LABEL, JOBSET_LABEL
 
@@ -29,9 +29,7 @@ def policies(run: Run, groups: Sequence[Group]) -> list[dict[str, Any]]:
   own = {'matchLabels': {JOBSET_LABEL: run.name}}
   listed = [_port('TCP', port) for group in groups for port in group.ports]
   # The machines of a TPU slice, and the collectives of a multi-process job, choose their own ports.
-  between_hosts = any(
-    group.size > 1 and (group.resources.topology or group.resources.one_job) for group in groups
-  )
+  between_hosts = any(group.size > 1 and group.resources.one_job for group in groups)
   ports = {} if between_hosts else {'ports': listed}
   peers = [{'podSelector': own}]
   # The address of the DNS resolver depends on the cluster.
@@ -47,7 +45,7 @@ def policies(run: Run, groups: Sequence[Group]) -> list[dict[str, Any]]:
       egress=egress,
     )
   ]
-  tpus = [pod.job_name(g.label) for g in groups if g.resources.accelerator_kind == 'tpu']
+  tpus = [one_node.host_name(g.label) for g in groups if g.resources.accelerator_kind == 'tpu']
   if tpus:
     chosen = [{'key': JOB_LABEL, 'operator': 'In', 'values': tpus}]
     result.append(

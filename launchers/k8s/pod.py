@@ -1,8 +1,4 @@
-"""Runs one node of a graph in this process, which is the first process of a Kubernetes pod.
-
-Pods receive no payload. Each pod builds the whole graph from the flags of the manifest and binds every
-node's address: hosts and ports are known before the start. It then calls its own node.
-"""
+"""Runs one node of a graph in this process, which is the first process of a Kubernetes pod."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing import Any
 
 import launchpad as lp
 
-from launchers import binding, node_entry
+from launchers import binding, node_entry, one_node
 from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
 
 INDEX_VARIABLE = 'JOB_COMPLETION_INDEX'
@@ -31,21 +27,6 @@ _EARLIER = {
 # How often the JobSet has restarted, with Jobs that count anew.
 _ATTEMPT = {'LAUNCHPOD_ATTEMPT': "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"}
 _MOST_PODS = 100_000  # With one index in one Job.
-
-
-def job_name(label: str) -> str:
-  """Returns a group's name in host names and manifests, where underscores are not allowed."""
-  return label.replace('_', '-')
-
-
-def ports(program: lp.Program, first_port: int) -> dict[tuple[str, int], list[int]]:
-  """Returns the ports of every node, {(label, index): ports}; no two nodes share one."""
-  result, port = {}, first_port
-  for label, nodes in program.groups.items():
-    for index, node in enumerate(nodes):
-      result[label, index] = list(range(port, port + len(node.addresses)))
-      port += len(node.addresses)
-  return result
 
 
 def restart_variables() -> list[dict[str, Any]]:
@@ -69,18 +50,8 @@ def restart_count() -> int:
 
 
 def node_index() -> int:
-  """Returns the index of this pod's node in its group, from Kubernetes' variable.
-
-  Raises:
-    ValueError: if the variable is missing.
-  """
-  text = os.environ.get(INDEX_VARIABLE, '')
-  if not text.isdecimal():
-    raise ValueError(
-      f'--launcher=pod is what the pods of --launcher=k8s run; {INDEX_VARIABLE}={text!r} does not say '
-      'which node of the group this is.'
-    )
-  return int(text)
+  """Returns the index of this pod's node in its group; raises ValueError outside of a pod."""
+  return one_node.index_of(INDEX_VARIABLE, '--launcher=pod is what the pods of --launcher=k8s run')
 
 
 def launch(
@@ -113,27 +84,15 @@ def launch(
   Raises:
     ValueError: if the graph has no such node.
   """
-  if index >= len(program.groups.get(label, ())):
-    raise ValueError(
-      f'--pod_group={label} has no node {index}; the groups are {[*program.groups]}.'
-    )
-  numbers = ports(program, first_port)
+  one_node.check_node(program, 'pod_group', label, index)
   completed = threading.Event()
 
   def stop_program(mark_as_completed: bool = False) -> None:
-    if not ends_program:
-      raise RuntimeError(
-        f'node {label}/{index} called lp.stop(), but on Kubernetes only a group that is placed '
-        'with_launcher ends the program; say so with --placement.'
-      )
     completed.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
-  def addresses(label: str, index: int, count: int) -> list[str]:
-    host = hosts.format(job=job_name(label), index=index)
-    return [f'{host}:{port}' for port in numbers[label, index]]
-
-  binding.bind(program, addresses, stop_program)
+  stopper = stop_program if ends_program else one_node.RefuseStop(f'{label}/{index}')
+  binding.bind(program, one_node.addresses(program, hosts, first_port), stopper)
   os.environ[RESTART_COUNT_VARIABLE] = str(restart_count())
   started()
   return node_entry.run(

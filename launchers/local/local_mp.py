@@ -11,78 +11,12 @@ from typing import IO
 
 import launchpad as lp
 
-from launchers import binding, certificate, memory, stop_requests, supervise
-from launchers.child_process import NodeProcess
+from launchers import binding, certificate, stop_requests, supervise
 from launchers.guard import Guard
-from launchers.heartbeat import Beat
 from launchers.local import compile_cache
+from launchers.local_node import LocalNode
 from launchers.placement import Resources, environment_variables
-from launchers.watched import describe_exit
 from nodes.runtime import open_files
-from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
-
-
-class _LocalNode:
-  """A node that runs in a child process; a `watched.Node`."""
-
-  def __init__(
-    self,
-    task: binding.NodeTask,
-    resources: Resources,
-    log_path: str,
-    guard: Guard,
-    identity: Mapping[str, str],
-  ):
-    self.name = task.name
-    self.log_path = log_path
-    self.resources = resources
-    self._payload = task.payload
-    self._guard = guard
-    self._identity = identity
-    self._starts = 0
-    self.restart()
-
-  def can_restart(self) -> bool:
-    return True
-
-  def restart(self) -> None:
-    environment = {
-      **compile_cache.variables(self.resources, os.environ),
-      **os.environ,
-      **environment_variables(self.resources),
-      **self._identity,
-      **binding.import_variables(self.resources),
-      RESTART_COUNT_VARIABLE: str(self._starts),
-    }
-    self._kills = memory.Kills()
-    with open(self.log_path, 'ab') as log:
-      self._process = NodeProcess(
-        binding.interpreter_of(self.resources),
-        self._payload,
-        environment,
-        log,
-        self._guard.mark(),
-      )
-    self._starts += 1
-
-  def exit_code(self) -> int | None:
-    return self._process.exit_code()
-
-  def ending(self) -> str:
-    code = self._process.exit_code()
-    assert code is not None
-    return describe_exit(code) + (self._kills.explain() if code == -signal.SIGKILL else '')
-
-  def beat(self) -> tuple[Beat | None, float]:
-    beat, age = self._process.beat()
-    self._kills.look(beat)
-    return beat, age
-
-  def is_stopped(self) -> bool:
-    return self._process.is_stopped()
-
-  def send(self, number: int) -> None:
-    self._process.send(number)
 
 
 def launch(
@@ -135,14 +69,16 @@ def launch(
       pem = certificate.in_memory(certificate.new())
       guard = Guard(sys.executable, binding.python_path())
     identity = binding.run_token() | certificate.variable(pem)
-    nodes: list[_LocalNode] = []
+    nodes: list[LocalNode] = []
     try:
       with binding.starting():
         for task in tasks:
           log_path = binding.log_path(run_dir, task)
           size = len(program.groups[task.label])
           resources = placement[task.label].of_node(task.index, size)
-          nodes.append(_LocalNode(task, resources, log_path, guard, identity))
+          variables = compile_cache.variables(resources, os.environ)
+          variables |= environment_variables(resources) | identity
+          nodes.append(LocalNode(task, resources, log_path, guard, variables))
       return supervise.supervise(nodes, asked, out, callbacks, node_timeout)
     finally:
       for node in nodes:

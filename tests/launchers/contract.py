@@ -3,8 +3,8 @@
 A test module defines a fixture `engine` that returns an `Engine`, and a class that inherits from
 `Contract`. The class may add engine-specific assertions to a scenario.
 
-The pods of Kubernetes have no launcher: Kubernetes itself supervises them. Their class inherits from
-`NodeContract`, which leaves out three scenarios:
+The pods of Kubernetes and the tasks of SkyPilot have no launcher: the cluster itself starts them. Their
+classes inherit from `NodeContract`, which leaves out three scenarios:
 
 * Ctrl-C at the launcher, and its death: there is none. A pod's processes end with the pod.
 * A user's file that is not where the nodes run: pods build the graph, so the image must have the file.
@@ -55,10 +55,12 @@ class Engine(abc.ABC):
   Attributes:
     deadline: timeout of every wait, in seconds.
     servers: programs of the engine's own among the processes of a run, which protect their ports.
+    doors: how many ports a stranger finds in the processes of the run that he tries.
   """
 
   deadline = DEADLINE
   servers = ()
+  doors = 3
 
   @abc.abstractmethod
   def launch(self, program, run_dir, placement=None, node_timeout=math.inf):
@@ -234,7 +236,7 @@ class NodeContract:
     own = [str(ROOT / 'courier' / '__init__.py')]
     assert json.loads((tmp_path / 'loaded').read_text()) == [own, own]
     seen = json.loads((tmp_path / 'found').read_text())
-    assert seen == {'answers': 3 * [strangers.CLOSED], 'unpickled': False, 'shown': []}
+    assert seen == {'answers': engine.doors * [strangers.CLOSED], 'unpickled': False, 'shown': []}
     # No file of the run keeps the key either.
     left = [path for path in tmp_path.rglob('*') if path.is_file()]
     assert not [path for path in left if b'PRIVATE KEY' in path.read_bytes()]

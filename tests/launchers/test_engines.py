@@ -11,7 +11,7 @@ from absl import flags
 
 from launchers import engine_flags, engines
 from launchers.engine import Engine
-from launchers.engines import Kubernetes, Local, Pod, Ray, Slurm, Threads
+from launchers.engines import Kubernetes, Local, Pod, Ray, SkyPilot, Slurm, Task, Threads
 from programs import sebulba
 from rundir import checkpoints
 from tests.programs_under_test import launch, run_main
@@ -22,6 +22,8 @@ FLAGS = {
   'slurm': ['--launcher=slurm'],
   'k8s': ['--launcher=k8s', '--image=x'],
   'pod': ['--launcher=pod'],
+  'skypilot': ['--launcher=skypilot', '--image=x'],
+  'task': ['--launcher=task'],
 }
 
 
@@ -45,6 +47,11 @@ def test_the_table_names_every_engine():
       Kubernetes(image='x', port=9000, egress=['all', 'metadata']),
     ),
     (['--launcher=pod', '--pod_group=actor', '--k8s_port=9000'], Pod(group='actor', port=9000)),
+    (['--launcher=skypilot', '--image=x', '--sky_volume=v'], SkyPilot(image='x', volume='v')),
+    (
+      ['--launcher=task', '--task_group=actor', '--task_restarts=3', '--task_port=9000'],
+      Task(group='actor', restarts=3, port=9000),
+    ),
   ],
 )
 def test_the_flags_of_launch_and_the_fields_of_an_engine_are_the_same_options(words, engine):
@@ -79,6 +86,17 @@ def test_help_lists_the_flags_of_the_chosen_engine_alone():
   said = launch('--launcher=slurm', '--help').stdout
   assert '--slurm_cpu_nodes' in said and '--slurm_wait=true' in said
   assert '--ray_address' not in said and '--k8s_name' not in said and '--pod_group' not in said
+  assert '--image' not in said
+
+
+def test_help_lists_the_flags_that_engines_have_in_common_for_each():
+  for launcher, own, other in (
+    ('k8s', 'k8s_name', 'sky_name'),
+    ('skypilot', 'sky_name', 'k8s_name'),
+  ):
+    said = launch(f'--launcher={launcher}', '--help').stdout
+    assert f'--{own}' in said and '--image' in said and '--output' in said
+    assert f'--{other}' not in said
 
 
 @pytest.mark.parametrize('engine', FLAGS)

@@ -11,7 +11,7 @@ import yaml
 
 from agents.options import flatten
 from launchers.engine import Job
-from launchers.engines import Pod
+from launchers.engines import Kubernetes, Pod
 from launchers.k8s import pod
 from launchers.placement import Resources
 from programs import registry
@@ -42,7 +42,7 @@ def test_launch_writes_valid_manifests_and_says_that_nobody_has_run_them(tmp_pat
     *('--launcher=k8s', '--program=r2d2', '--env=bsuite:memory_len/15', '--num_replay_shards=2'),
     *(*_TPU_FLAGS, _placement(tmp_path), '--image=registry/image:1', f'--output={output}'),
     *('--k8s_volume=claim', '--k8s_user=7', '--k8s_egress=metadata,10.0.0.0/8'),
-    '--node_timeout=60',
+    *('--node_timeout=60', '--k8s_queue=team', '--k8s_priority=urgent'),
   )
   assert process.returncode == 0, process.stderr
   manifest = yaml.safe_load((output / 'jobset.yaml').read_text())
@@ -51,7 +51,8 @@ def test_launch_writes_valid_manifests_and_says_that_nobody_has_run_them(tmp_pat
   schemas.validate(policy)
   schemas.validate(metadata)
   name = manifest['metadata']['name']
-  assert re.fullmatch(r'r2d2-bsuite-memory-le-\d{10}', name)
+  assert re.fullmatch(r'r2d2-bsuite-memory-\d{10}', name)
+  assert manifest['metadata']['labels']['kueue.x-k8s.io/queue-name'] == 'team'
   jobs = {job['name']: job['template'] for job in manifest['spec']['replicatedJobs']}
   assert jobs['replay']['spec']['completions'] == 2
   (container,) = pod_of(jobs['inference-learner'])['containers']
@@ -96,7 +97,7 @@ def test_launch_writes_valid_manifests_and_says_that_nobody_has_run_them(tmp_pat
 
   said = process.stdout
   assert 'validated against the schemas of JobSet and Kubernetes, not run on a cluster' in said
-  assert f"kubectl apply -f '{output}'\n" in said
+  assert f"kubectl apply -f '{output}'\n" in said and 'queue team of Kueue' in said
   assert f'(docker build --build-arg ACCELERATOR=tpu --tag registry/image:1 {ROOT})' in said
   assert f'jobset-name={name},' in said and 'replicatedjob-name=monitor\n' in said
   assert 'monitor, replay, inference_learner' in said and 'ReadWriteMany' in said
@@ -122,6 +123,21 @@ def test_a_dry_run_prints_the_graph_and_the_manifests(tmp_path):
     'error: --k8s_egress=10.0.0.1 is none of'
   )
   assert f'{learner}, restarts: 20\n' in launch(*flags, '--k8s_volume=claim').stdout
+
+
+@pytest.mark.parametrize('kept', [False, True])
+def test_a_learner_on_spot_machines_that_cannot_come_back_is_warned_about(kept):
+  placement = {
+    'learner': Resources(provisioning='spot', restart='on_failure'),
+    'actor': Resources(provisioning='spot', restart='on_failure', uses_run_dir=False),
+  }
+  program = lp.Program('mine')
+  for label in placement:
+    program.add_node(lp.PyNode(print), label=label)
+  job = Job('sebulba', program, placement, {}, {'run_dir': '/runs/x'})
+  warnings = Kubernetes(image='x', volume='claim' if kept else '').check(job, dry_run=True)
+  assert len(warnings) == (not kept)
+  assert all("'learner' is placed on spot machines" in warning for warning in warnings)
 
 
 def test_a_run_is_not_resumed_by_writing_manifests(tmp_path):

@@ -31,10 +31,19 @@ def test_it_has_every_package_that_launch_needs_and_no_hidden_file():
   assert all(
     map(
       is_ignored,
-      ['.git', '.venv', '.env', '__pycache__', 'mlflow.db', 'secret.yaml', *user_file.NOT_IN_IMAGE],
+      [
+        '.git',
+        '.venv',
+        '.env',
+        '__pycache__',
+        'mlflow.db',
+        'secret.yaml',
+        'run.sky.yaml',
+        *user_file.NOT_IN_IMAGE,
+      ],
     )
   )
-  assert '\nCOPY . .\n' in DOCKERFILE and '\nUSER 1000:1000\n' in DOCKERFILE
+  assert '\nCOPY . .\n' in DOCKERFILE and '\nARG USER=1000:1000\nUSER $USER\n' in DOCKERFILE
 
 
 @pytest.mark.parametrize(

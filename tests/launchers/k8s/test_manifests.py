@@ -9,7 +9,6 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from agents.options import make
 from launchers import placement
 from launchers.k8s import jobset, manifests, network
 from launchers.k8s.container import Group, Run
@@ -116,19 +115,86 @@ def test_the_end_of_the_node_that_is_with_the_launcher_is_the_end_of_the_program
   assert manifest['spec']['successPolicy'] == {'operator': 'All'}
 
 
-def test_a_slice_of_several_machines_has_a_pod_on_each():
-  resources = Resources(accelerator='tpu-v5e', topology='4x4', num_devices=4)
-  groups = [MONITOR, Group('learner', 4, resources, [8901, 8902, 8903, 8904])]
-  job = _jobs(groups)['learner']
-  assert job['metadata']['annotations'] == {
-    'alpha.jobset.sigs.k8s.io/exclusive-topology': 'cloud.google.com/gke-nodepool'
-  }
+def test_the_replicas_of_a_learner_are_the_hosts_of_one_slice():
+  for accelerator, topology, size, limit in (
+    ('tpu-v5e', '4x4', 4, '4'),
+    ('tpu7x', '2x2x4', 4, '4'),
+  ):
+    resources = Resources(accelerator=accelerator, topology=topology, num_devices=4, one_job=True)
+    learner = Group('learner', size, resources, range(8901, 8901 + size))
+    job = _jobs([MONITOR, learner])['learner']
+    assert job['metadata']['annotations'] == {
+      'alpha.jobset.sigs.k8s.io/exclusive-topology': 'cloud.google.com/gke-nodepool'
+    }
+    (container,) = pod_of(job)['containers']
+    assert container['resources']['limits'] == {'google.com/tpu': limit}
+    # The machines of the slice find each other on ports of libtpu's choice.
+    policy, _ = network.policies(RUN, [MONITOR, learner])
+    schemas.validate(policy)
+    assert 'ports' not in policy['spec']['ingress'][0] | policy['spec']['egress'][0]
+
+
+def test_nodes_that_are_not_one_job_have_a_slice_each():
+  """Another node on a host of its slice would have to be in the same JAX job."""
+  resources = Resources(accelerator='tpu-v6e', topology='2x2', num_devices=4)
+  groups = [MONITOR, Group('inference', 3, resources, [8901, 8902, 8903])]
+  job = _jobs(groups)['inference']
+  assert 'metadata' not in job and job['spec']['parallelism'] == 3
   (container,) = pod_of(job)['containers']
   assert container['resources']['limits'] == {'google.com/tpu': '4'}
-  # The machines of the slice find each other on ports of libtpu's choice.
   policy, _ = network.policies(RUN, groups)
-  schemas.validate(policy)
-  assert 'ports' not in policy['spec']['ingress'][0] | policy['spec']['egress'][0]
+  assert [entry['port'] for entry in policy['spec']['ingress'][0]['ports']] == [
+    8900,
+    *range(8901, 8904),
+  ]
+
+
+def test_a_chip_of_tpu7x_is_two_devices():
+  resources = Resources(accelerator='tpu7x', topology='2x2x1', num_devices=8)
+  pod = pod_of(_jobs([MONITOR, Group('learner', 1, resources)])['learner'])
+  assert pod['nodeSelector'] == {
+    'cloud.google.com/gke-tpu-accelerator': 'tpu7x',
+    'cloud.google.com/gke-tpu-topology': '2x2x1',
+  }
+  assert pod['containers'][0]['resources']['limits'] == {'google.com/tpu': '4'}
+  variables = {v['name']: v.get('value') for v in pod['containers'][0]['env']}
+  assert variables['JAX_PLATFORMS'] == 'tpu,cpu'
+  assert resources.describe().startswith('TPU7X host, devices: 8 of them')
+
+
+def test_a_run_waits_in_a_queue_of_kueue_and_has_its_priority_there():
+  run = dataclasses.replace(RUN, queue='team', priority='urgent')
+  manifest = jobset.manifest(run, GROUPS)
+  schemas.validate_jobset(manifest)
+  assert manifest['metadata']['labels'] == {
+    'kueue.x-k8s.io/queue-name': 'team',
+    'kueue.x-k8s.io/priority-class': 'urgent',
+  }
+  assert 'suspend' not in manifest['spec']  # Kueue sets it.
+  assert 'labels' not in jobset.manifest(RUN, GROUPS)['metadata']
+
+
+@pytest.mark.parametrize(
+  'provisioning, label, taints',
+  [
+    ('on_demand', None, []),
+    ('spot', 'cloud.google.com/gke-spot', ['cloud.google.com/gke-spot']),
+    (
+      'flex_start',
+      'cloud.google.com/gke-flex-start',
+      ['cloud.google.com/gke-flex-start', 'cloud.google.com/gke-queued'],
+    ),
+  ],
+)
+def test_a_group_chooses_how_its_machines_are_rented(provisioning, label, taints):
+  resources = Resources(provisioning=provisioning, labels={'pool': 'a'}, priority_class='low')
+  pod = pod_of(_jobs([MONITOR, Group('actor', 2, resources)])['actor'])
+  assert pod['nodeSelector'] == {'pool': 'a'} | ({label: 'true'} if label else {})
+  assert [(t['key'], t['value'], t['effect']) for t in pod.get('tolerations', [])] == [
+    (taint, 'true', 'NoSchedule') for taint in taints
+  ]
+  assert pod['priorityClassName'] == 'low'
+  assert ('spot' in resources.describe()) is (provisioning == 'spot')
 
 
 def test_a_pod_may_do_no_more_than_it_must():
@@ -279,6 +345,15 @@ def test_the_validation_finds_a_manifest_that_is_wrong(path, value):
 @pytest.mark.parametrize(
   'group, words',
   [
+    (
+      Group('g', 2, Resources(accelerator='tpu-v5e', topology='4x4')),
+      ['4x4 has 16 chips', '1 node', 'slice for itself'],
+    ),
+    (
+      Group('g', 1, Resources(accelerator='tpu7x', topology='2x2x1', num_devices=9)),
+      ['needs 9 devices', '2x2x1 has 8'],
+    ),
+    (Group('g', 1, Resources(accelerator='tpu7x', topology='2x2')), ['has 3 sides, unlike 2x2']),
     (Group('g', 1, Resources(accelerator='tpu')), ["group 'g'", 'accelerator', 'topology']),
     (Group('g', 1, Resources(accelerator='tpu-v5e')), ["group 'g'", 'topology']),
     (
@@ -286,7 +361,7 @@ def test_the_validation_finds_a_manifest_that_is_wrong(path, value):
       ['4x4 has 16 chips', '1 node'],
     ),
     (
-      Group('g', 3, Resources(accelerator='tpu-v5e', topology='2x4')),
+      Group('g', 3, Resources(accelerator='tpu-v5e', topology='2x4', one_job=True)),
       ['2x4 has 8 chips', '3 node'],
     ),
     (Group('g', 1, Resources(accelerator='tpu-v4', topology='2x2')), ['has 3 sides, unlike 2x2']),
@@ -307,13 +382,10 @@ def test_a_group_that_cannot_be_placed_is_rejected_in_one_sentence(group, words)
     assert word in str(error.value)
 
 
-@pytest.mark.parametrize('program', registry.PROGRAMS)
-def test_the_default_name_leaves_room_for_every_group(program):
-  module = registry.load(program)
-  groups = module.make_program(make(module.Config, run_dir='/runs/x').resolve()).groups
-  name = manifests.jobset_name(program, 'gymnasium:LunarLander-v3')
+def test_the_default_name_leaves_room_for_thousands_of_nodes_in_a_group_of_any_program():
+  name = manifests.default_name('path/to/mine.py', 'gymnasium:LunarLander-v3')
   assert re.fullmatch(r'[a-z][-a-z0-9]{10,20}-\d{10}', name)
-  jobset.check_names(Run(name, 'x', []), [Group(label, 9999, Resources()) for label in groups])
+  jobset.check_names(Run(name, 'x', []), [Group('with_long_name_of_20', 10_000, Resources())])
 
 
 def test_a_name_of_63_characters_is_taken_and_one_of_64_is_not():
@@ -330,6 +402,7 @@ def test_a_name_of_63_characters_is_taken_and_one_of_64_is_not():
     ({'accelerator': 'tpu', 'topology': '2x2'}, 'topology needs'),
     ({'topology': '2x2'}, 'topology needs'),
     ({'accelerator': 'tpu-v5e', 'topology': '2*2'}, 'not like 2x4'),
+    ({'provisioning': 'rented'}, "provisioning 'rented' is none of"),
   ],
 )
 def test_an_invalid_accelerator_is_rejected(fields, words):

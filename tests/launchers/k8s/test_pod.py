@@ -15,7 +15,7 @@ import pytest
 import yaml
 from launchpad.launch import serialization
 
-from launchers import certificate
+from launchers import certificate, one_node
 from launchers.k8s import container, liveness, manifests, pod
 from launchers.placement import Resources
 from tests.launchers import contract, every_type, nodes, replicas
@@ -235,8 +235,8 @@ def test_a_node_knows_its_restart_count_from_what_its_job_has_counted(
 
 def test_every_node_has_a_port_of_its_own_and_the_name_that_jobset_gives_it():
   program = nodes.program((nodes.Caller, True, ''), (nodes.Crasher, False, ''))
-  assert pod.ports(program, 8900) == {('echo', 0): [8900], ('node0', 0): [], ('node1', 0): []}
-  assert pod.job_name('inference_learner') == 'inference-learner'
+  assert one_node.ports(program, 8900) == {('echo', 0): [8900], ('node0', 0): [], ('node1', 0): []}
+  assert one_node.host_name('inference_learner') == 'inference-learner'
 
 
 def test_an_unknown_pod_is_rejected(monkeypatch):
