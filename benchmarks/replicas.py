@@ -67,8 +67,8 @@ def run(stages: dict[str, Any], ring: all_reduce.Ring) -> list[dict[str, Any]]:
   for n in numbers(_REPLICAS.value):
     given, config = options.launch_flags(changes(n)), options.config(changes=changes(n))
     whole = end_to_end.measure(given, config, options.SECONDS.value, options.WARM_UP.value)
-    left = prediction.cores_left(whole, output.cores())
-    found = prediction.predict_replicas(stages, config, left, ring, 4.0 * config.num_params)
+    cores = output.cores()
+    found = prediction.predict_replicas(stages, config, cores, ring, 4.0 * config.num_params)
     groups, rate = whole['groups'], whole['steps_per_second']
     row = {
       'replicas': n,
@@ -77,7 +77,7 @@ def run(stages: dict[str, Any], ring: all_reduce.Ring) -> list[dict[str, Any]]:
       'ratio': rate / found.steps_per_second,
       'cores_each': sum(groups[name]['busy'] for name in _REPLICA) / n,
       'memory_each': sum(groups[g]['memory'] * groups[g]['nodes'] for g in _REPLICA) / n,
-      'cores_left': left,
+      'cores_left': prediction.cores_left(whole, cores),
       **whole,
     }
     rows.append(row)
@@ -138,7 +138,7 @@ def main(argv: list[str]) -> None:
   )
   rows = run(stages, ring)
   if any(row['cores_left'] < prediction.QUIET * cores for row in rows):
-    print('other processes took more than a tenth of the cores, so the predictions check nothing')
+    print('other processes took more than a tenth of the cores; repeat it on a quiet machine')
   record = {'stages': stages, 'all_reduce': ring._asdict(), 'rows': rows}
   output.write('replicas-simulated', record, draw(rows))
 
