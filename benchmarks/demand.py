@@ -45,6 +45,8 @@ ACCELERATORS = {
 }
 # Seconds from one host to the next over the interconnect. No vendor publishes it; assumed.
 HOP_SECONDS = 2e-6
+# Reports that the monitor takes of the nodes of one group; it asks larger groups to report less often.
+REPORTS_PER_SECOND = 200.0
 # Share of the published peak that small networks reach. Assumed; a profile of yours knows better.
 REACHED = 0.1
 
@@ -214,7 +216,7 @@ def shares(
 ) -> Shares:
   """Returns how full a rate makes each resource, on all the accelerators that there are.
 
-  Actors report every 2 s, learners every second.
+  Actors report every 2 s and learners every second, as long as the monitor takes so many.
 
   Args:
     costs: of one step.
@@ -228,9 +230,10 @@ def shares(
   actors = hosts * math.ceil(each * costs.actor / FULL)
   updates = each / update.steps
   reduce = ring_seconds(update.param_bytes, hosts, accelerator.interconnect, HOP_SECONDS)
+  reports = sum(min(rate, REPORTS_PER_SECOND) for rate in (actors / 2, hosts))
   full = {name: each * need for name, need in _needs(costs, accelerator).items()} | {
     "the all-reduce, of an update's time": updates * reduce,
-    'the interpreter of the monitor': (actors / 2 + hosts) * update.report_seconds / FULL,
+    'the interpreter of the monitor': reports * update.report_seconds / FULL,
   }
   ordered = dict(sorted(full.items(), key=lambda item: -item[1]))
   return Shares(steps_per_second, hosts, actors + hosts, updates, reduce, ordered)
