@@ -46,6 +46,7 @@ class ParameterServer:
     self._gate = gate
     self._incarnation = lifecycle.new_incarnation()
     self._published: tuple[int, dict[str, float], Nest] | None = None
+    self._nbytes = 0  # Of the parameters, whose shapes do not change.
     self._fetched: tuple[int, Any] | None = None
     self._copying = threading.Lock()
     self._finished = threading.Event()
@@ -87,10 +88,11 @@ class ParameterServer:
     newest = self._incarnation, version
     same = held is not None and tuple(held) == newest
     data = None if same else self._as_data(version, params)
-    return finished, newest, data, self._pause(params)
+    return finished, newest, data, self._pause()
 
   def set_params(self, version: int, params: Nest) -> None:
     """Publishes the parameters; later fetches return them."""
+    self._nbytes = self._nbytes or sum(leaf.nbytes for leaf in jax.tree.leaves(params))
     self._published = version, dict(self._counter.get_counts()), params
 
   def compile(self) -> None:
@@ -114,10 +116,9 @@ class ParameterServer:
   def stop_writing(self) -> None:
     """Does nothing: the nodes that act write the unrolls."""
 
-  def _pause(self, params: Nest) -> float:
+  def _pause(self) -> float:
     """Returns the seconds that a node waits until its next fetch, at least."""
-    nbytes = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
-    return len(self._reported) * max(1 / _FETCHES_PER_SECOND, nbytes / _BYTES_PER_SECOND)
+    return len(self._reported) * max(1 / _FETCHES_PER_SECOND, self._nbytes / _BYTES_PER_SECOND)
 
   def _as_data(self, version: int, params: Nest) -> Any:
     """Returns parameters as `serialisation.to_data`, copied from the device once per version."""
