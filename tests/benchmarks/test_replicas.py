@@ -148,11 +148,8 @@ def test_replicas_are_launched_and_predicted(tmp_path):
   flags = ('--replicas=1,2', '--seconds=2', '--warm_up=0', '--stage_seconds=0.05', '--repeats=1')
   flags += ('--envs_per_actor=16', '--inference_batch_size=16', '--batch_size=8', '--update_ms=50')
   lines, record = smoke.run('replicas', tmp_path, 'replicas-simulated', *flags, '--num_params=1000')
-  assert (
-    [row['replicas'] for row in record['rows']]
-    == [1, 2]
-    == [int(lines[i].split()[0]) for i in (-3, -2)]
-  )
+  assert [row['replicas'] for row in record['rows']] == [1, 2]
+  assert any(line.split()[:1] == ['2'] and 'the ' in line for line in lines)
   for row in record['rows']:
     assert row['groups']['inference_learner']['nodes'] == row['replicas']
     assert row['predicted']['steps_per_second'] > 0 and row['steps_per_second'] > 0
