@@ -127,9 +127,15 @@ def main(argv: list[str]) -> None:
   del argv
   cores = output.cores()
   one = options.launch_flags(changes(1))
-  stages = pipeline.measure_stages(
-    one, options.STAGE_SECONDS.value, options.REPEATS.value, prediction.PAUSE_MS
-  )['stages']
+  seconds, repeats = options.STAGE_SECONDS.value, options.REPEATS.value
+  measured = [
+    pipeline.measure_stages(one, seconds, repeats, prediction.PAUSE_MS)['stages'] for _ in range(2)
+  ]
+  # Other programs can only prolong a set time.
+  stages = {
+    name: cost | {'wall': min(costs[name]['wall'] for costs in measured)}
+    for name, cost in prediction.mean(measured).items()
+  }
   pipeline.print_stages(stages)
   ring = all_reduce.measure(cores)
   print(
