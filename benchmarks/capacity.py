@@ -1,13 +1,16 @@
 """Plans a deployment: hosts, actors, replay and network that a rate of frames needs.
 
 python -m benchmarks.capacity --env=atari:Pong --target_fps=200000 --accelerators=v5e-8
-python -m benchmarks.capacity --env=atari:Pong --target_fps=43000000 --accelerators=v3-2048
+python -m benchmarks.capacity --env=atari:Pong --target_fps=43000000 --accelerators=v4-2048
 python -m benchmarks.capacity --env=atari:Pong --check      the prediction for this machine, and a run
 
-Measures here what a step costs, and multiplies. CPU time is that of the stages of `benchmarks.pipeline`,
-with computation that costs nothing (`benchmarks/simulated`), since accelerators do it. FLOP are those of
-the program's own agent: its matrix products and convolutions. Cores of other machines count as cores of
-this one. Every option of Sebulba is a flag; the batch and the environments of an actor matter most.
+Measures here what a step costs, and multiplies: first for the target, then for the rate at which the
+accelerators that there are, or what serves them, are full. That says what would break first: what a
+host has, or what all hosts share, which are the all-reduce and the monitor. CPU time is that of the
+stages of `benchmarks.pipeline`, with computation that costs nothing (`benchmarks/simulated`), since
+accelerators do it. FLOP are those of the program's own agent: its matrix products and convolutions.
+Cores of other machines count as cores of this one. Every option of Sebulba is a flag; the batch and the
+environments of an actor matter most.
 
 --check predicts this machine, whose cores do the computation too, launches the program and prints the
 ratio. The prediction is 0.8 cores / cost of a step, or what one interpreter allows if that is less. A
@@ -29,8 +32,8 @@ from matplotlib.figure import Figure
 
 from agents import shapes
 from benchmarks import demand as demands
-from benchmarks import end_to_end, operations, options, output, pipeline, prediction, roles
-from benchmarks.demand import Demand, StepCosts
+from benchmarks import end_to_end, operations, options, output, pipeline, prediction, reports, roles
+from benchmarks.demand import Demand, Shares, StepCosts, Update
 from benchmarks.simulated.program import PROGRAM
 from environments import nests
 from environments import registry as environments
@@ -48,6 +51,8 @@ _ACCELERATORS = flags.DEFINE_string(
 _CHECK = flags.DEFINE_bool('check', False, 'predict the rate on this machine, and measure it')
 # Largest deviation of a checked prediction.
 _DEVIATION = 0.2
+# Nodes that report to the monitor while its costs are measured.
+_REPORTING_NODES = 512
 
 
 def flops_per_step(agent: Any, spec: Any, rows: int, unrolls: int) -> float:
@@ -76,8 +81,7 @@ def step_costs(config: Any, given: dict[str, str]) -> StepCosts:
     config: the resolved options.
     given: launch.py's flags.
   """
-  spec = environments.make_spec(config.run.env, config.run.env_options)
-  agent = programs.load(given['program']).make_agent(config)(spec.observations, spec.actions)
+  spec, agent = _spec_and_agent(config, given)
   unroll_bytes = Columns(unroll_spec(agent, spec)).item_bytes
   row_bytes = sum(
     math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize
@@ -114,6 +118,27 @@ def step_costs(config: Any, given: dict[str, str]) -> StepCosts:
   )
 
 
+def update_costs(config: Any, given: dict[str, str]) -> Update:
+  """Returns what an update of a replica costs, and measures what a report costs the monitor.
+
+  Args:
+    config: the resolved options.
+    given: launch.py's flags.
+  """
+  _, agent = _spec_and_agent(config, given)
+  params = jax.eval_shape(agent.init, jax.random.key(0)).params
+  return Update(
+    steps=config.replay.batch_size * agent.unroll_period,
+    param_bytes=sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params)),
+    report_seconds=reports.seconds_per_report(_REPORTING_NODES),
+  )
+
+
+def _spec_and_agent(config: Any, given: dict[str, str]) -> tuple[Any, Any]:
+  spec = environments.make_spec(config.run.env, config.run.env_options)
+  return spec, programs.load(given['program']).make_agent(config)(spec.observations, spec.actions)
+
+
 def print_costs(costs: StepCosts) -> None:
   """Prints what a step costs."""
   table = output.Table(a_step='<44', cost='>12,.2f', unit='<12')
@@ -147,6 +172,23 @@ def print_demand(need: Demand, frames: float, name: str) -> None:
   )
   if need.hosts > there:
     print(f'{name} has {there}: the rate is out of reach.')
+
+
+def print_shares(found: Shares, update: Update, frames: float, name: str) -> None:
+  """Prints what all accelerators of that name could do, on paper, and what would be full first."""
+  print(
+    f'\nOn paper, all of {name} could carry {frames:,.0f} frames/s, {found.steps_per_second:,.0f} '
+    f'steps/s, with {found.hosts} hosts and {found.nodes:,} nodes that report. None of it was run.\n'
+    f'  {found.updates_per_second:,.1f} updates/s of {found.hosts * update.steps:,.0f} steps; each '
+    f'all-reduces {update.param_bytes / 1e6:,.1f} MB in about {1e3 * found.all_reduce_seconds:,.2f} ms\n'
+    f'  a report costs the monitor {1e6 * update.report_seconds:,.0f} us'
+  )
+  table = output.Table(what_is_full='<52', share='>8.1%')
+  for what, share in found.full.items():
+    table.add(what, share)
+  broken = [what for what, share in found.full.items() if share > 1.001]
+  first = f'{broken[0]} breaks first' if broken else f'{next(iter(found.full))} is full first'
+  print(f'{first}.')
 
 
 def draw(need: Demand, costs: StepCosts, name: str) -> Figure:
@@ -208,7 +250,17 @@ def main(argv: list[str]) -> None:
   _, repeat = describe(environments.maker(config.run.env, config.run.env_options))
   need = demands.demand(costs, _TARGET.value / repeat, accelerator, units)
   print_demand(need, _TARGET.value, _ACCELERATORS.value)
-  record = {'flags': given, 'costs': vars(costs), 'demand': vars(need)}
+  update = update_costs(config, given)
+  most = demands.most(costs, accelerator, units)
+  found = demands.shares(costs, update, most, accelerator, units)
+  print_shares(found, update, repeat * most, _ACCELERATORS.value)
+  record = {
+    'flags': given,
+    'costs': vars(costs),
+    'demand': vars(need),
+    'update': vars(update),
+    'shares': vars(found),
+  }
   name = output.file_name('capacity', given['program'], config)
   output.write(name, record, draw(need, costs, _ACCELERATORS.value))
 

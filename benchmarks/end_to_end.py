@@ -170,7 +170,7 @@ def _summary(
   columns = ('inference_batches_per_second', *_REPORTED, 'actor_steps_per_second')
   reports = [
     row
-    for i in range(max(config.inference.inference_nodes, 1))
+    for i in range(config.num_servers)
     for row in _window(program, f'{roles.infers(config)}/{i}', begin, end, *columns)
   ]
   assert reports, 'nothing was reported within the measurement; measure for longer'
@@ -178,7 +178,8 @@ def _summary(
   # Reports give the rows of batches as means, but the decisions of the window exactly.
   steps = actor_steps * rows / max(sum(report[-1] for report in reports), 1e-9)
   inserted = options.value(config, 'samples_per_insert', 1.0)
-  steps_per_update = config.replay.batch_size * config.agent.unroll_length / inserted
+  unrolls_per_update = config.num_replicas * config.replay.batch_size
+  steps_per_update = unrolls_per_update * config.agent.unroll_length / inserted
   nodes = {
     name: {
       'busy': (end.cpu[name] - begin.cpu[name]) / (end.clock - begin.clock),

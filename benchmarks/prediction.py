@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks import roles
+from benchmarks.all_reduce import Ring
 from benchmarks.demand import FULL
 
 # Milliseconds for which a stage waits before each call, about as long as in a small program.
@@ -13,6 +14,8 @@ PAUSE_MS = 1.0
 # CPU seconds that a program uses for each inference batch beyond its stages: threads wake each other,
 # and its loops, counters and reports are in no stage. README.md says how it was measured.
 BATCH_OVERHEAD = 340e-6
+# All-reduces of an update: of the gradient with the metrics, of the largest policy lag, of actor steps.
+_ALL_REDUCES = 3
 # Share of the cores that must be left to a program while it is measured.
 QUIET = 0.9
 
@@ -92,3 +95,32 @@ def predict(stages: Mapping[str, Any], config: Any, cores: float) -> Prediction:
   }
   limit = min(limits, key=lambda name: limits[name])
   return Prediction(limits[limit], limit, cpu, python[busiest])
+
+
+def predict_replicas(
+  stages: Mapping[str, Any], config: Any, cores: float, ring: Ring, param_bytes: float
+) -> Prediction:
+  """Returns the rate of `--num_replicas` replicas whose computation is simulated, on one machine.
+
+  What an accelerator computes takes its time and no core, so several replicas share only the cores. An
+  update is as long as the slowest part of it: the computation, then the all-reduce over all replicas.
+
+  Args:
+    stages: costs of a step of one replica, as `benchmarks.stages` prints them, waits included.
+    config: resolved options of `benchmarks/simulated`.
+    cores: that the program can have.
+    ring: the all-reduce of this machine.
+    param_bytes: of the parameters.
+  """
+  replicas = config.num_replicas
+  alone = predict(stages, config, cores / replicas)
+  steps = config.replay.batch_size * config.agent.unroll_length
+  reduced = ring.seconds(param_bytes, replicas) + (_ALL_REDUCES - 1) * ring.seconds(0, replicas)
+  update = steps * stages['update']['wall'] + reduced
+  limits = {
+    alone.limit: alone.steps_per_second,
+    'the accelerators that act': 1 / stages['inference']['wall'],
+    'the accelerators that learn': steps / update,
+  }
+  limit = min(limits, key=lambda name: limits[name])
+  return alone._replace(steps_per_second=replicas * limits[limit], limit=limit)

@@ -79,3 +79,15 @@ def serve_replay(tables: Sequence[Table], directory: str, port: int) -> None:
   from nodes.replay import ReplayServer
 
   ReplayServer(tables, None, 'replay/0', directory, 0.0, port).run()
+
+
+def serve_monitor(run_dir: str, port: int) -> None:
+  """Runs a monitor, without a program, until the process ends."""
+  import courier
+  from nodes.monitor import Monitor
+
+  monitor, server = Monitor(run_dir, 1, 1), courier.Server(port=port, data_only=True)
+  server.Bind('report', monitor.report)
+  server.Bind('flush', monitor.flush)
+  server.Start()
+  server.Join()

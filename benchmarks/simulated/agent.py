@@ -19,7 +19,7 @@ _SLEEP = 'simulated_sleep'
 
 
 class SimulatedState(NamedTuple):
-  """The learner state: no parameter has an effect."""
+  """The learner state: no parameter has an effect. `params` has float32 `[P]`."""
 
   params: Nest
   learner_steps: Array  # int32 `[]`.
@@ -52,7 +52,6 @@ def _wait(seconds: float, after: Array) -> Array:
   slept = jax.ffi.ffi_call(
     _SLEEP,
     jax.ShapeDtypeStruct(timespec.shape, timespec.dtype),
-    has_side_effect=True,
     input_output_aliases={0: 0},
     custom_call_api_version=1,
   )(timespec)
@@ -67,6 +66,7 @@ class Simulated(Agent):
     unroll_length: int,
     inference_seconds: float,
     update_seconds: float,
+    num_params: int,
     observation_spec: Nest,
     action_spec: dm_env.specs.DiscreteArray,
   ):
@@ -76,18 +76,20 @@ class Simulated(Agent):
       unroll_length: transitions in an unroll.
       inference_seconds: of a batch of any size.
       update_seconds: of a learner step.
+      num_params: P; so many float32 are the gradient, which replicas sum in each update.
       observation_spec: of one observation.
       action_spec: of one action.
     """
     del observation_spec
     self.unroll_rows, self.unroll_period = unroll_length + 1, unroll_length
     self._inference_seconds, self._update_seconds = inference_seconds, update_seconds
+    self._num_params = num_params
     self._num_actions = action_spec.num_values
 
   def init(self, key: Array) -> SimulatedState:
     """Returns a new learner state."""
     del key
-    return SimulatedState({'unused': jnp.zeros(1)}, jnp.zeros((), jnp.int32))
+    return SimulatedState({'unused': jnp.zeros(self._num_params)}, jnp.zeros((), jnp.int32))
 
   def initial_core_state(self, batch_size: int) -> Nest:
     """Returns an empty nest."""
@@ -113,12 +115,15 @@ class Simulated(Agent):
   def update(
     self, state: SimulatedState, unrolls: Unroll, probabilities: Array | None = None
   ) -> UpdateOutput:
-    """Reads one reward of each unroll."""
+    """Reads one reward of each unroll; the gradient is a sum over the batch, at hardly any cost."""
     del probabilities
-    loss = jnp.mean(unrolls.timestep.reward[:, 0])
-    metrics = {
-      'loss': loss + _wait(self._update_seconds, loss),
-      **policy_lag(state.learner_steps, unrolls.policy_version),
-    }
-    next_state = SimulatedState(state.params, state.learner_steps + 1)
+    # First the computation, which needs no other device, then the sums over all of them.
+    waited = _wait(self._update_seconds, state.learner_steps)
+    rewards = unrolls.timestep.reward[:, 0] + waited
+    # Each unroll adds to one element that the data choose, so devices can only sum whole gradients.
+    places = rewards.astype(jnp.int32) % self._num_params
+    gradient = jnp.zeros(self._num_params).at[places].add(rewards)
+    metrics = {'loss': jnp.mean(rewards), **policy_lag(state.learner_steps, unrolls.policy_version)}
+    params = {'unused': state.params['unused'] + gradient}
+    next_state = SimulatedState(params, state.learner_steps + 1)
     return UpdateOutput(next_state, None, metrics)

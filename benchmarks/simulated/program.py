@@ -1,4 +1,4 @@
-"""Sebulba's graph with an agent that computes nothing; `benchmarks.host` launches it."""
+"""Sebulba's graph with an agent that computes nothing; `benchmarks.host` and `.replicas` launch it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,17 @@ class Config(sebulba.Config):
   replay: QueueOptions = QueueOptions(batch_size=64)
   inference_ms: float = option(1.0, 'milliseconds of an inference batch of any size')
   update_ms: float = option(10.0, 'milliseconds of a learner step')
+  num_params: int = option(1, 'parameters, whose float32 gradient replicas sum in each update')
 
 
 def make_agent(config: Config) -> Any:
   """Returns the constructor of the agent."""
   seconds = config.inference_ms / 1e3, config.update_ms / 1e3
   return functools.partial(
-    Deferred('benchmarks.simulated.agent', 'Simulated'), config.agent.unroll_length, *seconds
+    Deferred('benchmarks.simulated.agent', 'Simulated'),
+    config.agent.unroll_length,
+    *seconds,
+    config.num_params,
   )
 
 

@@ -18,7 +18,8 @@ class LearningOptions(CheckedOptions):
   learner_devices: tuple[int, ...] = option((0,), 'local devices that learn')
   update_period: float = option(
     0.01,
-    'seconds between parameter fetches of a node that infers, or relabels, outside the learner process',
+    'seconds between parameter fetches of a node that infers, or relabels, outside the learner process; '
+    'longer if many nodes fetch',
     above=0,
     at_most=3600.0,
   )

@@ -29,8 +29,8 @@ class Acting(Protocol):
 class ParameterClient:
   """Fetches the newest parameters from the learner every `period` seconds, in a thread.
 
-  The actor keeps its current parameters during a fetch. The client retries while the learner is
-  unavailable.
+  The pauses are longer if the learner asks for that, as it does where many nodes fetch. The actor keeps
+  its current parameters during a fetch. The client retries while the learner is unavailable.
   """
 
   def __init__(
@@ -49,14 +49,14 @@ class ParameterClient:
       learner: Courier client of a `nodes.learning.parameter_service.ParameterService`.
       actor_id: of this actor.
       incarnation: identifies this incarnation of the actor.
-      period: seconds from a reply to the next fetch.
+      period: shortest time from a reply to the next fetch, in seconds.
       totals: returns the actor's totals since this incarnation started.
       set_params: receives (policy_version, params), params as NumPy arrays.
       template: parameters of the agent; their leaves have a shape and a dtype.
     """
     self._learner = learner
     self._identity = (lifecycle.run_token(), actor_id, incarnation)
-    self._period = period
+    self._shortest = self._period = period
     self._totals = totals
     self._set_params = set_params
     self._template = template
@@ -68,7 +68,7 @@ class ParameterClient:
 
   @property
   def due(self) -> bool:
-    """Whether `period` has passed since the last reply; for nodes that fetch without the thread."""
+    """Whether the next fetch is due; for nodes that fetch without the thread."""
     return time.monotonic() - self._fetched > self._period
 
   def fetch(self, should_stop: Callable[[], bool]) -> bool:
@@ -85,7 +85,8 @@ class ParameterClient:
     def ask() -> Any:
       return self._learner.futures.fetch(self._held, *self._identity, tuple(self._totals()))
 
-    finished, held, params = rpc.call(ask, should_stop, 'fetch')
+    finished, held, params, pause = rpc.call(ask, should_stop, 'fetch')
+    self._period = max(self._shortest, pause)
     self._fetched = time.monotonic()
     if params is not None:
       self._set_params(held[1], serialisation.from_data(params, self._template))

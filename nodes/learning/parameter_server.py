@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 from absl import logging
 
 from agents.types import Nest
@@ -19,6 +20,10 @@ from nodes.runtime.gate import ReadyGate
 ParamsVersion = tuple[int, int]
 # Incarnations remembered per actor; more never have reports in flight at once.
 _INCARNATIONS = 16
+# What all nodes together may fetch. A fetch costs the learner about 100 us, and a megabyte of parameters
+# 1.3 ms, so either keeps a core busy for a third of the time at most; the updates need the rest.
+_FETCHES_PER_SECOND = 1000.0
+_BYTES_PER_SECOND = 250e6
 
 
 class ParameterServer:
@@ -41,6 +46,7 @@ class ParameterServer:
     self._gate = gate
     self._incarnation = lifecycle.new_incarnation()
     self._published: tuple[int, dict[str, float], Nest] | None = None
+    self._nbytes = 0  # Of the parameters, whose shapes do not change.
     self._fetched: tuple[int, Any] | None = None
     self._copying = threading.Lock()
     self._finished = threading.Event()
@@ -70,7 +76,7 @@ class ParameterServer:
     actor_id: str,
     incarnation: int,
     totals: Sequence[float],
-  ) -> tuple[bool, ParamsVersion, Any]:
+  ) -> tuple[bool, ParamsVersion, Any, float]:
     """Records an actor's totals and returns new parameters, if any; see `ParameterService.fetch`."""
     if run != lifecycle.run_token():
       logging.warning('refused a fetch of %s of another run', actor_id)
@@ -81,10 +87,12 @@ class ParameterServer:
     version, _, params = self._published
     newest = self._incarnation, version
     same = held is not None and tuple(held) == newest
-    return finished, newest, None if same else self._as_data(version, params)
+    data = None if same else self._as_data(version, params)
+    return finished, newest, data, self._pause()
 
   def set_params(self, version: int, params: Nest) -> None:
     """Publishes the parameters; later fetches return them."""
+    self._nbytes = self._nbytes or sum(leaf.nbytes for leaf in jax.tree.leaves(params))
     self._published = version, dict(self._counter.get_counts()), params
 
   def compile(self) -> None:
@@ -107,6 +115,10 @@ class ParameterServer:
 
   def stop_writing(self) -> None:
     """Does nothing: the nodes that act write the unrolls."""
+
+  def _pause(self) -> float:
+    """Returns the seconds that a node waits until its next fetch, at least."""
+    return len(self._reported) * max(1 / _FETCHES_PER_SECOND, self._nbytes / _BYTES_PER_SECOND)
 
   def _as_data(self, version: int, params: Nest) -> Any:
     """Returns parameters as `serialisation.to_data`, copied from the device once per version."""

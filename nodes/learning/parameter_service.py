@@ -42,7 +42,7 @@ class ParameterService(acme.VariableSource):
     actor_id: str,
     incarnation: int,
     totals: Sequence[float],
-  ) -> tuple[bool, ParamsVersion | None, Any]:
+  ) -> tuple[bool, ParamsVersion | None, Any, float]:
     """Records an actor's totals and returns the newest parameters unless the actor has them.
 
     An RPC. It is idempotent, since totals are absolute. It waits for the first parameters. If nothing
@@ -58,13 +58,16 @@ class ParameterService(acme.VariableSource):
     Returns:
       Whether training has finished and the actor must stop; the version of the newest parameters,
       (learner incarnation, policy_version); the parameters as `serialisation.to_data`, None if the actor
-      has them.
+      has them; the seconds until the next fetch, at least, which grow with the number of nodes that
+      fetch and with the parameters, so that thousands of actors leave the learner time to learn.
 
     Raises:
       RuntimeError: `rpc.retry_later_error()`, if the actor belongs to another run.
     """
     server = self._ready()
-    return server.fetch(held, run, actor_id, incarnation, totals) if server else (True, None, None)
+    if server is None:
+      return True, None, None, 0.0
+    return server.fetch(held, run, actor_id, incarnation, totals)
 
   def _ready(self) -> ParameterServer | None:
     """Waits for the gate; returns the server, or None if the program stopped before any parameters."""

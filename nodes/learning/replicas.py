@@ -17,6 +17,9 @@ from nodes.runtime import lifecycle
 
 # Begins the URI that `launchers.certificate` puts into the certificate of a run.
 _URI_PREFIX = 'launchpod://run/'
+# For the last replica to start. A cluster that pulls images and adds machines provides hosts over many
+# minutes; after JAX's default of five, the first ones would fail.
+_START_SECONDS = 3600
 
 
 def initialize(coordinator: str, replica: int, num_replicas: int) -> None:
@@ -44,6 +47,7 @@ def initialize(coordinator: str, replica: int, num_replicas: int) -> None:
     num_replicas,
     replica,
     cluster_detection_method='deactivate',
+    initialization_timeout=_START_SECONDS,
     mtls_cert_file=certificate,
     mtls_key_file=certificate,
     mtls_ca_file=certificate,

@@ -47,7 +47,7 @@ def test_a_plan_has_what_its_rate_costs():
 @pytest.mark.parametrize(
   'change, hosts, limit',
   [
-    ({}, 3, "the interpreter of a host's inference-learner"),
+    ({}, 2, "the interpreter of a host's inference-learner"),
     ({'inference': 0.1e-6, 'learner': 0.1e-6}, 1, 'accelerators'),
     ({'replay': 5e-3}, 3, 'the cores of a host'),
     ({'request_bytes': 10_000_000}, 40, 'the network of a host'),

@@ -24,7 +24,7 @@ class Learner:
     self.asked += 1
     reply = futures.Future()
     if self.asked == 1:
-      reply.set_result((False, (1, 0), None))
+      reply.set_result((False, (1, 0), None, 0.0))
     return reply
 
 

@@ -233,6 +233,27 @@ def test_a_learner_that_acts_serves_its_parameters_from_its_compilation_to_the_e
   assert acting.told == [3, 'compile', 4, 'finish', 'stop writing']
 
 
+def test_the_more_nodes_fetch_and_the_larger_the_parameters_the_rarer_are_their_fetches(connect):
+  def pause(nodes, values):
+    server = make_server()
+    server.set_params(1, {'w': jnp.zeros(values)})
+    for i in range(nodes):
+      *_, asked = server.fetch(None, '', f'actor/{i}', 1, ActingTotals())
+    return asked
+
+  assert pause(1, 1) <= 0.001
+  assert pause(2000, 1) == pytest.approx(2000 * pause(1, 1))
+  assert pause(10, 1_700_000) == pytest.approx(10 * pause(1, 1_700_000))
+  assert pause(1, 1_700_000) > pause(1, 1)
+  server, taken = make_server(), []
+  server.set_params(1, {'w': jnp.float32(0.5)})
+  for i in range(20_000):
+    server.fetch(None, '', f'relabeller/{i}', 1, ActingTotals())
+  client = make_client(connect(server), taken)
+  assert client.due and client.fetch(NEVER)
+  assert taken and not client.due, 'its own period is a millisecond'
+
+
 class Away:
   """A learner that is away for the first questions, and finishes when asked often enough."""
 
@@ -243,7 +264,7 @@ class Away:
     self.asked += 1
     if self.asked in (2, 3):
       raise rpc.retry_later_error()
-    return self.asked >= 6, (1, self.asked), {'w': np.float32(self.asked)}
+    return self.asked >= 6, (1, self.asked), {'w': np.float32(self.asked)}, 0.0
 
 
 def test_calls_to_a_learner_that_is_down_are_retried_until_training_has_finished(connect):

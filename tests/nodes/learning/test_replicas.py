@@ -111,3 +111,10 @@ def test_a_device_that_no_process_has_is_named_with_its_flag():
   with pytest.raises(ValueError, match='--learner_devices=0,9 asks for device 9'):
     replicas.local_devices([0, 9], '--learner_devices')
   assert replicas.devices_of_all([0], '--learner_devices') == jax.local_devices()[:1]
+
+
+def test_the_first_replica_waits_for_hosts_that_come_much_later(monkeypatch):
+  given = {}
+  monkeypatch.setattr(jax.distributed, 'initialize', lambda *_, **options: given.update(options))
+  replicas.initialize('localhost:1', 0, 1)
+  assert given['initialization_timeout'] >= 1800
