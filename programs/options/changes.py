@@ -17,7 +17,6 @@ _FIXED = {
   'preset',
   'init_from',
   'run_dir',
-  'num_replicas',
   'inference_nodes',  # It decides the name of the learner node and of its logs.
   'num_replay_shards',
   'batch_size',
