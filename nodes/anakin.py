@@ -1,4 +1,4 @@
-"""Anakin's node: runs the compiled loop on the devices of its host."""
+"""Anakin's node: runs the compiled loop on the devices of its host, or of the hosts of all replicas."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from agents.anakin.loop import AnakinLoop
 from agents.seeding import Seed
 from nodes.gossip.mixer import Mixer
 from nodes.gossip.options import Peer
-from nodes.learning import serialisation
+from nodes.learning import replicas, serialisation
 from nodes.learning.compiled_training import CompiledTraining
 from nodes.learning.memory import check_memory
 from nodes.learning.options import LoopOptions
-from nodes.runtime import lifecycle
+from nodes.runtime import activity, lifecycle
 from nodes.runtime.gate import ReadyGate
 from nodes.runtime.options import RunOptions
 
@@ -32,6 +32,8 @@ class Anakin:
 
   See `CompiledTraining`. With `peer`, each call of the loop is a local update, after which the
   node mixes its parameters with those of its neighbours.
+
+  With several replicas, each node runs the same loop over the devices of all, and drives its own.
   """
 
   def __init__(
@@ -47,13 +49,15 @@ class Anakin:
     name: str = 'anakin/0',
     peer: Peer | None = None,
     params_seed: Seed | None = None,
+    replica: int = 0,
+    coordinator: str | None = None,
   ):
     """Initialises the node; the work starts in `run`.
 
     Args:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: builds one environment.
-      monitor: client of the monitor.
+      monitor: client of the monitor; None in a replica except for the first, which reports for all.
       options: of the loop.
       run: when training ends, and what it saves; it ends with the first call that reaches `num_steps`.
       seed: of all random numbers, except the initial parameters if there is a `params_seed`.
@@ -61,12 +65,15 @@ class Anakin:
       name: of the node.
       peer: its place among peers; None for a node that trains alone.
       params_seed: of the initial parameters, the same in all peers; None for `seed`.
+      replica: index of this replica; the first writes checkpoints and parameters.
+      coordinator: host:port of the JAX coordinator, where the first replica runs; None for one replica.
     """
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._options, self._run_options = options, run
     self._seed, self._rings, self._name = seed, rings, name
     self._params_seed = params_seed
+    self._replica, self._coordinator = replica, coordinator
     self._learner_dir = run.learner_dir(peer.number if peer else 0)
     self._mixer = Mixer(peer) if peer else None
     if self._mixer:
@@ -95,7 +102,8 @@ class Anakin:
       self._run(stop)
 
   def _run(self, stop: threading.Event) -> None:
-    environment, devices = self._make_environment(), self._devices()
+    devices = self._join()  # Before anything uses a device.
+    environment = self._make_environment()
     try:
       agent = self._make_agent(environment.observation_spec, environment.action_spec)
       loop = AnakinLoop(
@@ -123,14 +131,25 @@ class Anakin:
       seed=self._seed,
       params_seed=self._params_seed,
       mixer=self._mixer,
+      replica=self._replica,
     )
     self._gate.open()
     self._training.run()
 
-  def _devices(self) -> list[jax.Device]:
-    local = jax.local_devices()
-    if self._options.num_devices > len(local):
+  def _join(self) -> list[jax.Device]:
+    """Joins the other replicas, if any; returns the devices of all, those of the first one first."""
+    if self._coordinator is None:
+      return self._devices_of(jax.process_index())
+    with activity.doing(activity.WAITING_FOR_REPLICAS):
+      replicas.initialize(self._coordinator, self._replica, self._options.num_replicas)
+      devices = [d for process in range(jax.process_count()) for d in self._devices_of(process)]
+      replicas.warm_up_collectives(devices)
+    return devices
+
+  def _devices_of(self, process: int) -> list[jax.Device]:
+    found = jax.local_devices(process_index=process)
+    if self._options.num_devices > len(found):
       raise lifecycle.NonRetryableError(
-        f'--num_devices={self._options.num_devices}, but this process sees {len(local)} device(s).'
+        f'--num_devices={self._options.num_devices}, but this process sees {len(found)} device(s).'
       )
-    return local[: self._options.num_devices or None]
+    return found[: self._options.num_devices or None]

@@ -11,6 +11,7 @@ from acme import specs
 from agents.intrinsic_rewards.config import IntrinsicRewardsConfig
 from agents.lifetimes import LifetimeObservation
 from launchers.placement import Resources
+from nodes.learning.options import ReplicatedLoopOptions
 from nodes.runtime.options import RunOptions
 from programs import anakin
 from programs.options import compiled_presets as presets
@@ -27,6 +28,7 @@ class Config(CompiledLoopConfig):
   """The options of a run that learns intrinsic rewards."""
 
   run: RunOptions = RunOptions(env='lifetime:random_abc', agent='intrinsic_rewards')
+  loop: ReplicatedLoopOptions = ReplicatedLoopOptions()
   agent: Any = IntrinsicRewardsConfig()
 
 

@@ -225,6 +225,19 @@ def _slow(*values):
     (['--program=impala', '--queue_size=8'], ['--queue_size=8', 'at least 16']),
     (['--program=impala', '--update_period=0'], ['--update_period is 0', 'above 0']),
     (['--program=anakin', '--num_envs=9', '--num_devices=2'], ['--num_envs=9', '--num_devices=2']),
+    (
+      ['--program=anakin', '--num_envs=12', '--num_devices=4', '--num_replicas=2'],
+      ['--num_envs=12', '--num_replicas=2 hosts of --num_devices=4', 'a multiple of 8'],
+    ),
+    (['--program=intrinsic_rewards', '--num_replicas=3'], ['--num_envs=128', '--num_replicas=3']),
+    (
+      ['--program=anakin', '--agent=r2d2', '--num_envs=96', '--num_replicas=3'],
+      ['--num_replay_shards=8', 'over 3 devices'],
+    ),
+    (
+      ['--program=anakin', '--num_replicas=2', '--lp_launch_type=local_mt'],
+      ['anakin', '--num_replicas', 'local_mp'],
+    ),
     (['--program=anakin', '--updates_per_call=0'], ['--updates_per_call is 0', '1 or more']),
     (
       ['--program=anakin', '--num_envs=16384', '--updates_per_call=6554'],

@@ -44,7 +44,7 @@ def _resume(path, *arguments):
 @pytest.mark.parametrize(
   'run, flags',
   [
-    ({'program': 'anakin'}, ['--num_devices=2']),
+    ({'program': 'anakin'}, ['--num_devices=2', '--num_replicas=2']),
     ({'program': 'r2d2'}, ['--replay_checkpoint_period=5']),
     ({'program': 'impala'}, ['--update_period=5', '--num_actors=3']),
     ({'agent': 'ppo'}, ['--agent=ppo', '--num_epochs=4', '--num_steps=900000']),
@@ -209,6 +209,16 @@ def test_a_run_that_has_trained_gets_its_final_evaluation_once(tmp_path, program
   assert _resume(tmp_path / 'evaluated') == 2
   assert 'has done its 300000 actor_steps; raise --num_steps' in capsys.readouterr().err
   assert _resume(tmp_path / 'longer', '--num_steps=400000') == 0
+
+
+def test_the_decay_of_a_compiled_loop_does_not_depend_on_the_hosts_that_it_is_spread_over(tmp_path):
+  _stopped_run(tmp_path, 'anakin', learning_rate_schedule='linear')
+  before = runs.recorded_run(str(tmp_path)).config
+  assert _resume(tmp_path, '--num_replicas=2') == 0
+  resumed = runs.resumed_run(str(tmp_path), '', lock=False).config  # With the same flags.
+  assert resumed.loop.num_replicas == 2
+  steps = before.agent.learning_rate_decay_steps
+  assert resumed.agent.learning_rate_decay_steps == steps > 0
 
 
 def test_each_time_that_a_run_is_resumed_its_seeds_are_others(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 One compiled call does a scan over iterations. In each, a scan over time acts in and steps all
 environments, and the agent's update learns from the resulting unrolls, or from samples of a replay that
 they go to. Environments and replay are sharded over the devices and the learner state is replicated.
-Nothing leaves the devices within a call.
+Within a call, hosts exchange nothing but the sums of the update, and a single host nothing at all.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from agents.agent import Agent, LearnerState
 from agents.anakin import streams as playing
 from agents.anakin.environment import JaxEnvironment
+from agents.anakin.host_copies import HostCopies, key_data
 from agents.anakin.learning import Learning, OnPolicyLearning, ReplayLearning
 from agents.anakin.limits import RingSizes, check_rows
 from agents.anakin.streams import Episodes, Streams
@@ -50,9 +51,13 @@ class AnakinLoop:
   Each environment has its own random numbers, and the update is a mean over all unrolls, which becomes
   one all-reduce. Results therefore do not depend on the number of devices, except for rounding.
 
+  The devices may be of several processes. Then each of them has such a loop, and all make the same calls
+  in the same order.
+
   Attributes:
     num_envs: environments, over all devices.
     steps_per_call: rows played in one call, over all environments.
+    mesh: of the devices, with the axis `data`.
   """
 
   def __init__(
@@ -70,7 +75,7 @@ class AnakinLoop:
       agent: an on-policy agent, whose successive unrolls share one row, or a replay agent.
       environment: one environment.
       num_envs: number of copies to play, divisible by the number of devices.
-      devices: local devices of this process.
+      devices: of this process, or of all processes of a JAX job, in the same order everywhere.
       updates_per_call: learner steps in one call of `train`; a multiple of those after each unroll.
       rings: the replay; None for an on-policy agent.
 
@@ -82,11 +87,11 @@ class AnakinLoop:
       raise ValueError(
         f'--num_envs={num_envs} does not divide over {len(devices)} devices; make it a multiple.'
       )
-    self._mesh = Mesh(np.asarray(devices), ('data',))
+    self.mesh = Mesh(np.asarray(devices), ('data',))
     if rings:
       rings.check(num_envs, len(devices), updates_per_call)
     self._learning: Learning = (
-      ReplayLearning(agent, rings, self._mesh) if rings else OnPolicyLearning(agent)
+      ReplayLearning(agent, rings, self.mesh) if rings else OnPolicyLearning(agent)
     )
     check_rows(num_envs, agent.unroll_period, updates_per_call, self._learning.updates)
     self._iterations = updates_per_call // self._learning.updates
@@ -94,10 +99,11 @@ class AnakinLoop:
     self.steps_per_call = self._iterations * num_envs * agent.unroll_period
     self._agent = agent
     self._environment = environment
-    replicated = NamedSharding(self._mesh, PartitionSpec())
-    sharded = NamedSharding(self._mesh, PartitionSpec('data'))
-    replay = jax.tree.map(lambda spec: NamedSharding(self._mesh, spec), self._learning.specs)
+    replicated = NamedSharding(self.mesh, PartitionSpec())
+    sharded = NamedSharding(self.mesh, PartitionSpec('data'))
+    replay = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self._learning.specs)
     self._shardings = (replicated, sharded, replay)  # Of an `AnakinState`.
+    self._copies = HostCopies(self.mesh)
     self._init = jax.jit(self._make_state, out_shardings=self._shardings)
     self._train: Any = jax.jit(
       self._updates,
@@ -119,16 +125,25 @@ class AnakinLoop:
 
   def shapes(self) -> AnakinState:
     """Returns the shapes and dtypes of what `get` returns, without making a state."""
-    return jax.eval_shape(lambda state: jax.tree.map(_data, state), self._types())
+    return jax.eval_shape(lambda state: jax.tree.map(key_data, state), self._types())
 
   def get(self, state: AnakinState) -> AnakinState:
-    """Returns a state as NumPy arrays, for a checkpoint; typed PRNG keys as their data, uint32."""
-    return jax.device_get(jax.tree.map(_data, state))
+    """Returns a state as NumPy arrays, for a checkpoint; typed PRNG keys as their data, uint32.
+
+    Every process has all of it, which takes the devices of all.
+    """
+    return self._copies.get(state)
 
   def put(self, state: AnakinState) -> AnakinState:
-    """Moves a state of NumPy arrays, as from `get`, to the devices."""
-    typed = jax.tree.map(_as_typed, self._types(), state)
-    return AnakinState(*map(jax.device_put, typed, self._shardings))
+    """Moves a state of NumPy arrays, as from `get`, to the devices; parts that are there already stay.
+
+    Each process moves the part of its own devices.
+    """
+
+    def move(sharding: NamedSharding, types: Nest, part: Nest) -> Nest:
+      return self._copies.put(part, sharding, types)
+
+    return AnakinState(*jax.tree.map(move, self._shardings, tuple(self._types()), tuple(state)))
 
   def train(self, state: AnakinState) -> tuple[AnakinState, Report]:
     """Does `updates_per_call` learner steps, or fewer until the replay is filled.
@@ -194,24 +209,8 @@ class AnakinLoop:
     data, everywhere = PartitionSpec('data'), PartitionSpec()
     return jax.shard_map(
       lambda *args: playing.unroll(self._agent, self._environment, *args),
-      mesh=self._mesh,
+      mesh=self.mesh,
       in_specs=(everywhere, everywhere, data),
       out_specs=(data, data, data),
       check_vma=False,
     )(params, learner_steps, streams)
-
-
-def _is_key(x: Any) -> bool:
-  return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
-def _data(x: Array) -> Array:
-  """Returns the data of typed PRNG keys, and other arrays as they are."""
-  return jax.random.key_data(x) if _is_key(x) else x
-
-
-def _as_typed(wanted: jax.ShapeDtypeStruct, x: Array) -> Array:
-  """Returns the data of keys as typed PRNG keys where those are wanted, and other arrays as they are."""
-  if not _is_key(wanted) or _is_key(x):
-    return x
-  return jax.random.wrap_key_data(x, impl=jax.random.key_impl(jnp.zeros((), wanted.dtype)))

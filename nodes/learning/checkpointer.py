@@ -29,6 +29,7 @@ class Checkpointer:
     period: float,
     keep: int,
     save: Callable[[], tuple[Mapping[str, float], Any]],
+    writes: bool = True,
   ):
     """Initialises a checkpointer.
 
@@ -37,11 +38,13 @@ class Checkpointer:
       period: seconds between checkpoints; 0 disables them.
       keep: number of checkpoints to keep.
       save: returns the counters and the state, as NumPy arrays.
+      writes: False for one of several replicas that `save` together, of which another one writes.
     """
     self._path = path
     self._period = period
     self._keep = keep
     self._save = save
+    self._writes = writes
     self._schedule = CheckpointSchedule(period)
     self._thread: threading.Thread | None = None
     self._failures = 0
@@ -51,11 +54,10 @@ class Checkpointer:
     """Checkpoints so far that failed, or were late."""
     return self._failures + self._schedule.missed
 
-  def maybe_write(self) -> None:
-    """Starts to write a checkpoint if one is due and the previous one is complete."""
+  def due(self) -> bool:
+    """Returns whether to `begin` a checkpoint: once a period, unless the previous one is incomplete."""
     busy = self._thread is not None and self._thread.is_alive()
-    if self._schedule.due(busy):
-      self._begin()
+    return self._writes and self._schedule.due(busy)
 
   def write_now(self, should_stop: Callable[[], bool] | None = None) -> None:
     """Writes a checkpoint and waits for it; does nothing if `period` is 0.
@@ -67,8 +69,9 @@ class Checkpointer:
     with activity.doing(activity.WRITING_CHECKPOINT), lifecycle.exit_held():
       self._wait()
       if self._period:
-        logging.info('writing the last checkpoint into %s', self._path)
-        self._begin(should_stop)
+        if self._writes:
+          logging.info('writing the last checkpoint into %s', self._path)
+        self.begin(should_stop)
         self._wait()
 
   def _wait(self) -> None:
@@ -83,7 +86,8 @@ class Checkpointer:
         said = now
         logging.info('still writing a checkpoint into %s, for %.0f s', self._path, now - began)
 
-  def _begin(self, should_stop: Callable[[], bool] | None = None) -> None:
+  def begin(self, should_stop: Callable[[], bool] | None = None) -> None:
+    """Saves, and starts to write what was saved; arguments as of `write_now`."""
     try:
       counts, state = self._save()
     except (lifecycle.Stopped, lifecycle.NonRetryableError):
@@ -91,7 +95,8 @@ class Checkpointer:
     except Exception as error:
       self._failed(error)
     else:
-      self._thread = lifecycle.run_before_exit(lambda: self._write(counts, state, should_stop))
+      if self._writes:
+        self._thread = lifecycle.run_before_exit(lambda: self._write(counts, state, should_stop))
 
   def _write(
     self, counts: Mapping[str, float], state: Any, should_stop: Callable[[], bool] | None

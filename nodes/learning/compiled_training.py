@@ -14,12 +14,13 @@ from agents.agent import Agent
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
 from agents.seeding import Seed
 from agents.types import Nest
-from nodes.learning import serialisation, warm_start
+from nodes.learning import replicas, serialisation, warm_start
+from nodes.learning.checkpointer import Checkpointer
 from nodes.learning.finite import raise_first_not_finite
 from nodes.learning.training import Mixer, Training, newest_checkpoint
 from nodes.runtime import activity, lifecycle
 from nodes.runtime.options import RunOptions
-from rundir import saved_params
+from rundir import checkpoints, saved_params
 
 
 class CompiledTraining(Training):
@@ -27,6 +28,10 @@ class CompiledTraining(Training):
 
   A run resumed from a checkpoint is identical to an uninterrupted one. With a mixer, each call is a
   local update; a peer that restarts without a checkpoint continues from the parameters of a neighbour.
+
+  The loop may be spread over several replicas. Each has a training, and all make the same calls. Between
+  two calls they tell each other whether one of them is to stop, or a checkpoint is due, since it takes
+  all to save the state. The first replica alone reports and writes.
 
   Attributes:
     published: the counters of the newest parameters, and these, on the devices.
@@ -45,6 +50,7 @@ class CompiledTraining(Training):
     seed: Seed,
     params_seed: Seed | None = None,
     mixer: Mixer | None = None,
+    replica: int = 0,
   ):
     """Restores or initialises the state, and compiles.
 
@@ -59,8 +65,12 @@ class CompiledTraining(Training):
       seed: of all random numbers, except the initial parameters if there is a `params_seed`.
       params_seed: of the initial parameters; None for `seed`.
       mixer: changes the parameters after every call; None to keep them.
+      replica: index of this replica; the monitor of all but the first is None.
     """
-    super().__init__(name, run, learner_dir, monitor, stop, mixer=mixer, report_period=0.25)
+    super().__init__(
+      name, run, learner_dir, monitor, stop, mixer=mixer, writes=replica == 0, report_period=0.25
+    )
+    self._replica, self._saves_now = replica, False
     self._agent, self._loop = agent, loop
     self._seed, self._params_seed = seed, params_seed
     self._counters = {'actor_steps': 0, 'environment_frames': 0, 'learner_steps': 0}
@@ -80,7 +90,7 @@ class CompiledTraining(Training):
     neighbour's; otherwise a new one.
     """
     loop, run_dir = self._loop, self._run_options.run_dir
-    checkpoint = newest_checkpoint(self._learner_dir)
+    checkpoint, has_initial = self._find_beginning()
     if checkpoint is not None:
       self._counters = dict(checkpoint.counts)
       return loop.put(serialisation.restore(checkpoint, loop.shapes()))
@@ -89,13 +99,44 @@ class CompiledTraining(Training):
       if found is not None:
         return self._adopt_neighbour_state(*found)
     state = loop.init(self._seed.key())
-    if saved_params.has_initial(run_dir):
+    if has_initial:
       learner = jax.device_get(state.learner)
       learner = warm_start.with_initial_params(self._agent, learner, run_dir)
       state = loop.put(state._replace(learner=learner))
     elif self._params_seed is not None:
       state = state._replace(learner=loop.init(self._params_seed.key()).learner)
     return state
+
+  def _find_beginning(self) -> tuple[checkpoints.Checkpoint | None, bool]:
+    """Returns the checkpoint to begin with, if any, and whether the run has initial parameters.
+
+    Every replica reads those that the first one has found.
+
+    Raises:
+      lifecycle.NonRetryableError: this host does not have them.
+    """
+    run_dir, replica = self._run_options.run_dir, self._replica
+    checkpoint = newest_checkpoint(self._learner_dir) if replica == 0 else None
+    found = [checkpoint.counts['learner_steps'] if checkpoint else -1]
+    found += [int(saved_params.has_initial(run_dir))]
+    if jax.process_count() > 1:
+      with activity.doing(activity.WAITING_FOR_REPLICAS):
+        found = list(map(int, replicas.broadcast(np.array(found), replica)))
+    learner_steps, has_initial = found
+    if replica and learner_steps >= 0:
+      files = checkpoints.steps(checkpoints.directory(self._learner_dir))
+      if learner_steps not in files:
+        raise self._not_shared(f'the checkpoint of learner step {learner_steps}')
+      checkpoint = checkpoints.read(files[learner_steps])
+    if replica and has_initial and not saved_params.has_initial(run_dir):
+      raise self._not_shared('the initial parameters')
+    return checkpoint, bool(has_initial)
+
+  def _not_shared(self, what: str) -> lifecycle.NonRetryableError:
+    return lifecycle.NonRetryableError(
+      f'{self._run_options.run_dir} on the host of {self._name} lacks {what} that the first replica has '
+      'found; put --run_dir on a file system that all hosts share.'
+    )
 
   def _adopt_neighbour_state(self, counts: dict[str, int], params: Any) -> AnakinState:
     """Returns a state with a neighbour's parameters, and takes over its counters.
@@ -154,6 +195,25 @@ class CompiledTraining(Training):
       params = self._mixer.mix(learner.params, self._stop.is_set)
       self._state = self._state._replace(learner=learner._replace(params=params))
       self._publish()
+
+  def run(self) -> None:
+    """Trains, writes checkpoints and the final parameters, and reports the end."""
+    super().run()
+    # A stop that only another replica was asked for; the launcher stops this one once that one has gone.
+    with activity.doing(activity.WAITING_FOR_REPLICAS):
+      self._stop.wait()
+
+  def _check(self) -> None:
+    """Reports if that is due; raises lifecycle.Stopped if any replica is to stop."""
+    assert self._checkpointer is not None
+    self._reporter.maybe_report()
+    mine = self._stop.is_set(), self._checkpointer.due()
+    stops, self._saves_now = replicas.any_of(mine)
+    if stops:
+      raise lifecycle.Stopped
+
+  def _is_checkpoint_due(self, checkpointer: Checkpointer) -> bool:
+    return self._saves_now  # Of the one that is due in the first replica.
 
   def _publish(self) -> None:
     self.published = dict(self._counters), self._state.learner.params

@@ -22,22 +22,23 @@ def check_memory(replay_bytes: int, devices: Sequence[jax.Device], checkpoints: 
 
   Args:
     replay_bytes: its size, over all devices.
-    devices: of this host; CPU devices share the host's memory.
-    checkpoints: whether checkpoints are written.
+    devices: of this process and others; CPU devices share the memory of their host.
+    checkpoints: whether checkpoints are written, of all of the replay.
 
   Raises:
     ValueError: it does not fit; one sentence that names the flags and the fix.
   """
-  on_host = COPIES * checkpoints + (devices[0].platform == 'cpu')
+  local = [device for device in devices if device.process_index == jax.process_index()]
+  on_host = COPIES * checkpoints + (devices[0].platform == 'cpu') * len(local) / len(devices)
   if on_host * replay_bytes > host_bytes():
     fix = ', or set --checkpoint_period=0' if checkpoints else ''
     raise ValueError(
       f'--replay_size makes a replay of {replay_bytes / _GIB:.1f} GiB, of which this host holds up to '
-      f'{on_host} copies, those for checkpoints included, in {host_bytes() / _GIB:.1f} GiB of memory; '
+      f'{on_host:g} copies, those for checkpoints included, in {host_bytes() / _GIB:.1f} GiB of memory; '
       f'lower it{fix}.'
     )
   each = replay_bytes / len(devices)
-  for device in devices:
+  for device in local:
     limit = (device.memory_stats() or {}).get('bytes_limit', each)
     if each > limit:
       raise ValueError(

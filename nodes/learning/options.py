@@ -46,17 +46,33 @@ class LoopOptions(CheckedOptions):
     at_least=1,
   )
 
+  num_replicas = 1  # Processes whose devices the loop has; an option where there may be several.
+
   @property
   def known_devices(self) -> int:
-    """Devices that divisibility is checked for before the start: 1 for all local ones."""
-    return max(self.num_devices, 1)
+    """Devices that divisibility is checked for before the start: 1 for all local ones of a process."""
+    return self.num_replicas * max(self.num_devices, 1)
 
   def _check(self) -> None:
     if self.num_envs % self.known_devices:
+      over = [f'--num_replicas={self.num_replicas} hosts'] if self.num_replicas > 1 else []
+      over += [f'--num_devices={self.num_devices}'] if self.num_devices else []
       raise ValueError(
-        f'--num_envs={self.num_envs} does not divide over --num_devices={self.num_devices}; make it '
-        'a multiple.'
+        f'--num_envs={self.num_envs} does not divide over {" of ".join(over)}; make it a multiple of '
+        f'{self.known_devices}.'
       )
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplicatedLoopOptions(LoopOptions):
+  """The loop over the devices of one or several hosts."""
+
+  num_replicas: int = option(
+    1,
+    'processes, each on a host of its own, over whose devices one compiled loop is spread; numbers of '
+    'environments and sizes of batches and replay are of all together',
+    at_least=1,
+  )
 
 
 @dataclasses.dataclass(frozen=True)

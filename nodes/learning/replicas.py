@@ -1,4 +1,4 @@
-"""Replicas: host units whose learners form one JAX job."""
+"""Replicas: processes whose learners, or compiled loops, form one JAX job."""
 
 from __future__ import annotations
 
@@ -86,6 +86,14 @@ def broadcast(tree: Nest, replica: int) -> Nest:
 def share(total: int, replica: int, num_replicas: int) -> int:
   """Returns a replica's part of a count; the parts of all replicas add up to `total`."""
   return total // num_replicas + (replica < total % num_replicas)
+
+
+def any_of(flags: Sequence[bool]) -> list[bool]:
+  """Returns for each flag whether it is set in any replica; all replicas call it, and wait for all."""
+  if jax.process_count() == 1:
+    return list(flags)
+  everybodys = multihost_utils.process_allgather(np.array(flags, np.int32))
+  return [bool(flag) for flag in everybodys.any(axis=0)]
 
 
 def local_devices(

@@ -66,7 +66,8 @@ class Training(abc.ABC):
       monitor: client of the monitor.
       stop: set when the program stops.
       mixer: changes the parameters after every step; None to keep them.
-      writes: whether to write checkpoints and final parameters, as one of several replicas does.
+      writes: whether to write checkpoints and final parameters, as one of several replicas does. The
+        others save their state as well, which may take all of them.
       report_period: seconds between reports.
     """
     self._name, self._run_options, self._learner_dir = name, run, learner_dir
@@ -79,16 +80,18 @@ class Training(abc.ABC):
     run, finished = self._run_options, False
     self._checkpointer = checkpointer = Checkpointer(
       checkpoints.directory(self._learner_dir),
-      run.checkpoint_period if self._writes else 0.0,
+      run.checkpoint_period,
       run.checkpoints_kept,
       self._save,
+      self._writes,
     )
     with self._reporter:
       try:
         while not self._is_trained():
           self._step()
           self._check()
-          checkpointer.maybe_write()
+          if self._is_checkpoint_due(checkpointer):
+            checkpointer.begin()
         if self._mixer:
           self._mixer.finish()
         # Before the actors are stopped, so that a restarted learner does not need them again.
@@ -150,6 +153,10 @@ class Training(abc.ABC):
     self._reporter.maybe_report()
     if self._stop.is_set():
       raise lifecycle.Stopped
+
+  def _is_checkpoint_due(self, checkpointer: Checkpointer) -> bool:
+    """Returns whether to begin a checkpoint; called after every step."""
+    return checkpointer.due()
 
   def _check_service(self) -> None:  # noqa: B027
     """Raises the error that stopped a service beside the training, if any."""

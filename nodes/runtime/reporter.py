@@ -128,8 +128,9 @@ class Reporter:
     Raises:
       lifecycle.Stopped: once `should_stop` returns True.
     """
-    values = self._values()
-    rpc.call(lambda: self._report(values), should_stop, 'report')
+    if self._monitor is not None:
+      values = self._values()
+      rpc.call(lambda: self._report(values), should_stop, 'report')
 
   def __enter__(self) -> Reporter:
     self._reported = time.monotonic()
@@ -151,7 +152,7 @@ class Reporter:
   ) -> None:
     """Reports the end of training to the monitor until the program stops.
 
-    The report is repeated, since a restarted monitor needs it again.
+    The report is repeated, since a restarted monitor needs it again. Without a monitor, this only waits.
 
     Args:
       values: the final counters and the node's other entries in the summary.
@@ -169,10 +170,11 @@ class Reporter:
       return stop.is_set()
 
     while not should_stop():
-      report = functools.partial(
-        self._monitor.futures.report_training_finished, self._node, dict(values)
-      )
-      rpc.call(report, should_stop, 'report_training_finished')
+      if self._monitor is not None:
+        report = functools.partial(
+          self._monitor.futures.report_training_finished, self._node, dict(values)
+        )
+        rpc.call(report, should_stop, 'report_training_finished')
       stop.wait(1.0)
 
   def _report(self, values: Mapping[str, float]) -> futures.Future:

@@ -36,6 +36,11 @@ class CompiledLoopConfig(CommonConfig):
     return self.replay.rings(self.loop.num_envs)
 
   @property
+  def forms_one_job(self) -> bool:
+    """Whether the loop is spread over several processes, which are one JAX job."""
+    return self.loop.num_replicas > 1
+
+  @property
   def learner_batch(self) -> tuple[str, int]:
     """The table that learner batches come from, and their unrolls."""
     rings = self.rings

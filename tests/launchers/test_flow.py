@@ -81,6 +81,11 @@ def flows(name, **options):
     ),
     ('anakin', {}, {('anakin', 'parameters', 'evaluator')}),
     (
+      'anakin',
+      {'num_replicas': 2},
+      {('anakin', 'parameters', 'anakin'), ('anakin', 'parameters', 'evaluator')},
+    ),
+    (
       'gala_sebulba',
       {},
       {

@@ -54,6 +54,7 @@ def _replay():
     ('r2d2', {'num_actors': 3, 'inference_nodes': 3}),
     ('muzero', {'reanalyse_nodes': 2, 'reanalyse_share': 0.5, 'num_replicas': 2}),
     ('muzero', {'reanalyse_nodes': 1, 'reanalyse_share': 0.5, 'inference_nodes': 1}),
+    ('anakin', {'num_replicas': 2}),
     *((name, {}) for name in registry.PROGRAMS),
   ],
 )

@@ -25,6 +25,7 @@ GRAPHS = [
   ('impala', {'num_actors': 3}),
   ('gala_sebulba', {'num_peers': 2}),
   ('anakin', {}),
+  ('anakin', {'num_replicas': 2}),
   ('intrinsic_rewards', {}),
   ('gala', {'num_peers': 3}),
   (OWN, {}),

@@ -249,13 +249,13 @@ def test_checkpoints_are_written_when_due_and_not_at_all_when_switched_off(tmp_p
     return COUNTS, {'w': np.ones(2)}
 
   often = Checkpointer(str(tmp_path / 'often'), 1e-9, 2, save)
-  often.maybe_write()
+  assert often.due()
+  often.begin()
   often.write_now()
   assert len(saved) == 2 and checkpoints.newest(str(tmp_path / 'often')).counts == COUNTS
   for period in (0.0, 1e9):
     checkpointer = Checkpointer(str(tmp_path / str(period)), period, 2, save)
-    checkpointer.maybe_write()
-    assert len(saved) == 2
+    assert not checkpointer.due()
 
 
 def test_files_with_other_names_are_skipped(tmp_path):
@@ -397,7 +397,8 @@ def test_a_checkpoint_that_stalls_counts_as_a_failure_when_the_next_is_due(tmp_p
   monkeypatch.setattr(os, 'replace', stalled)
   checkpointer = Checkpointer(str(tmp_path), 1e-9, 1, lambda: (COUNTS, {'w': 1}))
   for failures in range(3):
-    checkpointer.maybe_write()
+    if checkpointer.due():
+      checkpointer.begin()
     assert checkpointer.failures == failures
   resumed.set()
   checkpointer.write_now()

@@ -9,9 +9,9 @@ from nodes.learning import memory
 GIB = 2**30
 
 
-def device(platform, gib=None):
+def device(platform, gib=None, process=0):
   stats = None if gib is None else {'bytes_limit': gib * GIB}
-  return types.SimpleNamespace(platform=platform, memory_stats=lambda: stats)
+  return types.SimpleNamespace(platform=platform, memory_stats=lambda: stats, process_index=process)
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +24,8 @@ def a_host_of_16_gib(monkeypatch):
   [
     ([device('cpu')], True, 4),  # The replay, and three copies.
     ([device('cpu')] * 8, False, 16),
+    ([device('cpu'), device('cpu', process=1)], False, 32),  # Half of it on each of two hosts.
+    ([device('cpu'), device('cpu', process=1)], True, 4),
     ([device('gpu', 3)], True, 3),
     ([device('gpu', 3)] * 2, True, 5),
     ([device('gpu', 3)] * 2, False, 6),
