@@ -35,7 +35,10 @@ def make(task, num_envs, seed):
   return Told(num_envs, seed)
 """
 # Actors are random: nothing is learned.
-FLAGS = ('--num_actors=2', '--learning_rate=1e-9', '--eval_envs=3', '--num_steps=1000000000')
+FLAGS = (
+  *('--num_actors=2', '--learning_rate=1e-9', '--eval_envs=3', '--num_steps=1000000000'),
+  '--checkpoint_period=1',
+)
 PROGRAMS = {
   # Two peers of two actors, each with two groups of two environments.
   'gala_sebulba': (8, ('--num_peers=2', '--envs_per_actor=4', '--env_groups=2')),

@@ -1,6 +1,7 @@
 """The inner updates by their definition, and the outer gradient against differences and enumeration."""
 
 import dataclasses
+import functools
 import itertools
 
 import dm_env.specs
@@ -23,12 +24,14 @@ SMALL = IntrinsicRewardsConfig(
 )
 
 
-def make(config=SMALL, **options):
+@functools.cache
+def make(config, **options):
   environment = lifetime.make('key_box', **{'episode_steps': 4, 'lifetime_steps': 11} | options)
   specs = environment.observation_spec, environment.action_spec
   return IntrinsicRewards(config, *specs), environment
 
 
+@functools.lru_cache(maxsize=4)
 def play(agent, environment, num_unrolls, num_envs=4, seed=0):
   """Returns parameters and successive batches of unrolls."""
 
@@ -93,7 +96,7 @@ def inner_policy(config, policy, features, ended, action, intrinsic):
 
 @pytest.mark.slow
 def test_the_policy_is_drawn_at_first_and_learns_every_m_rows_from_the_intrinsic_reward_alone():
-  agent, environment = make()
+  agent, environment = make(SMALL)
   _, unrolls = play(agent, environment, 5)
   timestep, action, extras = rows_of(unrolls)
   lifetime_starts = np.flatnonzero(timestep.step_type[0] == FIRST)
@@ -120,11 +123,12 @@ def test_the_policy_is_drawn_at_first_and_learns_every_m_rows_from_the_intrinsic
 @pytest.mark.parametrize('sizes', [(), (5,)])
 def test_the_repeated_unroll_ends_in_the_next_ones_core_state(sizes):
   agent, environment = make(dataclasses.replace(SMALL, inner_sizes=sizes))
-  params, unrolls = play(agent, environment, 4)
+  params, unrolls = play(agent, environment, 5)
+  consume, replay = jax.jit(agent.inner.consume), jax.jit(agent.replay)
   for unroll, following in itertools.pairwise(unrolls):
     row = jax.tree.map(lambda x: x[:, 0], (following.timestep, following.extras['policy_key']))
-    expected, _ = jax.jit(agent.inner.consume)(params, following.core_state, *row)
-    replayed = jax.jit(agent.replay)(params, unroll)
+    expected, _ = consume(params, following.core_state, *row)
+    replayed = replay(params, unroll)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), replayed.state, expected)
     np.testing.assert_allclose(
       replayed.intrinsic_reward.T, unroll.extras['intrinsic_reward'][:, 1:], atol=1e-6
@@ -234,15 +238,12 @@ def test_one_inner_update_gives_the_reward_no_gradient():
   # The rows of a lifetime are a multiple of those of an unroll, so each begins with a trajectory.
   agent, environment = make(config, lifetime_steps=11)
   params, unrolls = play(agent, environment, 6)
+  # That there is one after three updates, the differences above show.
   gradient = jax.jit(jax.grad(lambda p, u: agent.loss(p, u)[0]))
   for unroll in unrolls:
     found = gradient(params, unroll)
     assert all((x == 0).all() for x in jax.tree.leaves(found.reward))
     assert any((x != 0).any() for x in jax.tree.leaves(found.value))
-  two, _ = make(dataclasses.replace(SMALL, inner_updates=2))
-  _, unrolls = play(two, environment, 1)
-  found = jax.jit(jax.grad(lambda p, u: two.loss(p, u)[0]))(params, unrolls[0])
-  assert any((x != 0).any() for x in jax.tree.leaves(found.reward))
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ SIZE = 512
 CONFIG = MuZeroConfig(discount=0.0)
 GUMBEL = dataclasses.replace(CONFIG, search='gumbel', num_simulations=4)
 PUCT = dataclasses.replace(CONFIG, search='puct', num_simulations=32)
+QUICK = {'xla_backend_optimization_level': 0}  # Compilation is all of the cost.
 
 
 def bandit(params, state, action):
@@ -36,8 +37,7 @@ def bandit(params, state, action):
 def compiled(config, dtype):
   """Returns the search; the cache has one function for each precision."""
   del dtype
-  options = {'xla_backend_optimization_level': 0}  # Compilation is all of the cost.
-  return jax.jit(lambda *x: search(config, bandit, *x), compiler_options=options)
+  return jax.jit(lambda *x: search(config, bandit, *x), compiler_options=QUICK)
 
 
 def searched(config, exploration, warmth=1.0, seed=0, invalid=None):
@@ -150,8 +150,13 @@ def test_in_turns_the_best_move_is_the_one_after_which_the_other_player_is_worst
   root = Root(jnp.zeros((2, 4)), jnp.zeros(2), jnp.zeros((2, 1)))
   noise = jnp.zeros(2), jnp.float32(1.0), jax.random.split(jax.random.key(0), 2)
   config = dataclasses.replace(config, discount=0.5, search_value='chosen')
+  found_by = jax.jit(
+    functools.partial(search, config, moves, None),
+    static_argnames='in_turns',
+    compiler_options=QUICK,
+  )
   for in_turns, action, value in ((False, 2, 1.0), (True, 1, 0.5)):
-    found = search(config, moves, None, root, *noise, in_turns=in_turns)
+    found = found_by(root, *noise, in_turns=in_turns)
     assert found.action.tolist() == [action] * 2
     if config.search == 'gumbel':  # It visits each move once.
       np.testing.assert_allclose(found.value, value, atol=1e-6)

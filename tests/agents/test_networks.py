@@ -141,16 +141,17 @@ def test_unroll_is_step_by_step_acting(core, frame_stack):
   network = RecurrentNetwork(config, COUNTER, DISCRETE, Features())
   timestep, action = counter_rows(num_rows=40, batch_size=6)
   assert np.sum(timestep.step_type[20:] == FIRST) > 6
-  params = network.init(jax.random.key(1))
+  params = jax.jit(network.init)(jax.random.key(1))
   outputs, states = step_by_step(network, params, network.initial_core_state(6), timestep, action)
   # From the middle of the stream, where the core state is none of its initial values.
   rows = jax.tree.map(lambda x: x[19:], timestep)
-  unrolled, after = jax.jit(network.unroll)(params, states[19], rows, action[19:])
+  unroll = jax.jit(network.unroll)
+  unrolled, after = unroll(params, states[19], rows, action[19:])
   close(unrolled['features'], outputs['features'][19:])
   close(after, states[-1])
   # The state that goes in matters, unless the network has none.
   if states[19]:
-    fresh, _ = network.unroll(params, network.initial_core_state(6), rows, action[19:])
+    fresh, _ = unroll(params, network.initial_core_state(6), rows, action[19:])
     assert np.abs(fresh['features'] - unrolled['features'])[0].max() > 1e-3
 
 
@@ -185,14 +186,14 @@ def test_stored_state_belongs_to_its_row():
   network.body = network.body.clone(torso=torsos.MLP(()), core=CountingLSTM())
   timestep, action = counter_rows(num_rows=30, batch_size=5)
   counter = np.asarray(timestep.observation)[..., 0]
-  params = network.init(jax.random.key(0))
+  params = jax.jit(network.init)(jax.random.key(0))
   outputs, states = step_by_step(network, params, network.initial_core_state(5), timestep, action)
   for t in range(30):
     consumed = np.asarray(states[t]['lstm'][0])[:, 0]
     middle = np.asarray(timestep.step_type[t]) != FIRST
     np.testing.assert_array_equal(consumed[middle], counter[t][middle])
   np.testing.assert_array_equal(outputs['features'][..., -1], counter)
-  unrolled, _ = network.unroll(
+  unrolled, _ = jax.jit(network.unroll)(
     params, states[13], jax.tree.map(lambda x: x[13:], timestep), action[13:]
   )
   np.testing.assert_array_equal(unrolled['features'][..., -1], counter[13:])
@@ -219,16 +220,17 @@ def test_core_sees_previous_action_and_clipped_reward():
 
 def test_nothing_crosses_into_the_next_episode():
   network = RecurrentNetwork(RECURRENT, COUNTER, DISCRETE, Features())
-  params = network.init(jax.random.key(0))
+  params = jax.jit(network.init)(jax.random.key(0))
   timestep, action = counter_rows(num_rows=12, batch_size=1)
   start = int(np.flatnonzero(np.asarray(timestep.step_type[:, 0]) == FIRST)[1])
-  outputs, after = network.unroll(params, network.initial_core_state(1), timestep, action)
+  unroll = jax.jit(network.unroll)
+  outputs, after = unroll(params, network.initial_core_state(1), timestep, action)
   changed = timestep._replace(
     observation=timestep.observation.at[:start].add(5.0),
     reward=timestep.reward.at[: start + 1].add(0.5),
   )
   state = jax.tree.map(lambda x: x + 1, network.initial_core_state(1))
-  other, other_after = network.unroll(params, state, changed, action.at[:start].set(0))
+  other, other_after = unroll(params, state, changed, action.at[:start].set(0))
   assert np.any(other['features'][:start] != outputs['features'][:start])
   np.testing.assert_array_equal(other['features'][start:], outputs['features'][start:])
   jax.tree.map(np.testing.assert_array_equal, other_after, after)
@@ -238,10 +240,10 @@ def test_nothing_crosses_into_the_next_episode():
 def test_continuous_actions_reach_the_core():
   spec = dm_env.specs.BoundedArray((2,), np.float32, -1.0, 1.0)
   network = RecurrentNetwork(RECURRENT, COUNTER, spec, Features())
-  params = network.init(jax.random.key(0))
+  params = jax.jit(network.init)(jax.random.key(0))
   timestep, _ = counter_rows(num_rows=10, batch_size=3)
   action = jax.random.normal(jax.random.key(1), (10, 3, 2))
   outputs, states = step_by_step(network, params, network.initial_core_state(3), timestep, action)
-  unrolled, after = network.unroll(params, states[0], timestep, action)
+  unrolled, after = jax.jit(network.unroll)(params, states[0], timestep, action)
   close(unrolled, outputs)
   close(after, states[-1])

@@ -198,6 +198,7 @@ def test_data_of_a_policy_that_is_far_off_leaves_the_update_finite():
   assert all(np.isfinite(x) for x in output.metrics.values())
 
 
+@pytest.mark.slow
 def test_a_batch_that_does_not_divide_is_rejected_by_the_flag():
   state, unrolls = recorded()
   with pytest.raises(ValueError, match=r'^--num_minibatches=4 does not divide a batch of 6 '):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -85,13 +86,15 @@ def test_matches_the_definition(clip_value, normalize):
 def loss_and_gradient(config, inputs):
   """Returns the loss, the metrics, and the gradient of logits and values."""
   logits, value, action, log_mu, valid, *rest = inputs
-  floats = [jnp.asarray(x, jnp.float32) for x in (logits, value, log_mu, *rest)]
-
-  def loss_fn(output):
-    return ppo_loss(config, output, jnp.asarray(action), floats[2], jnp.asarray(valid), *floats[3:])
-
-  (loss, metrics), gradient = jax.value_and_grad(loss_fn, has_aux=True)(PolicyValue(*floats[:2]))
+  logits, value, log_mu, *rest = (np.asarray(x, np.float32) for x in (logits, value, log_mu, *rest))
+  inputs = PolicyValue(logits, value), action, log_mu, valid, *rest
+  (loss, metrics), gradient = _value_and_grad(config, *inputs)
   return loss, metrics, gradient
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _value_and_grad(config, output, *inputs):
+  return jax.value_and_grad(lambda x: ppo_loss(config, x, *inputs), has_aux=True)(output)
 
 
 @pytest.mark.slow

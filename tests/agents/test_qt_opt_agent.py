@@ -14,7 +14,7 @@ from agents.qt_opt.agent import Params, QTOpt
 from agents.qt_opt.config import QTOptConfig
 from agents.types import LAST
 from tests.agents import recording
-from tests.agents.recording import CONTINUOUS_ACTION_SPEC, HIGH, LOW, OBSERVATION_SPEC
+from tests.agents.recording import CONTINUOUS_ACTION_SPEC, HIGH, LOW, OBSERVATION_SPEC, compiled
 from tests.agents.sharding import check_meshes_do_the_update_of_one_device
 
 SMALL = {
@@ -39,8 +39,8 @@ def make_agent(**options):
 def recorded(**options):
   """Returns an agent, a learner state whose target networks differ, and unrolls."""
   agent = make_agent(**options)
-  state = jax.jit(agent.init)(jax.random.key(0))
-  lagged = jax.jit(agent.init)(jax.random.key(2)).params.lagged
+  state = compiled(agent, 'init')(jax.random.key(0))
+  lagged = compiled(agent, 'init')(jax.random.key(2)).params.lagged
   unrolls = recording.make_unrolls(agent, state, batch_size=8, seed=7)
   ends = unrolls.timestep.step_type[:, 1:] == LAST
   for discount in (0, 1):  # Terminations and truncations.
@@ -63,7 +63,7 @@ def test_targets_are_those_of_the_definition():
   """With one sample the searched action is known: a random one, from the key."""
   agent, state, unrolls = recorded(num_samples=1, num_elites=1, num_iterations=1)
   keys = jax.random.split(jax.random.key(3), 8)
-  targets = agent.relabel(state.params, unrolls, keys)['target']
+  targets = compiled(agent, 'relabel')(state.params, unrolls, keys)['target']
   assert targets.shape == (8, 4) and targets.dtype == np.float32
   smaller = [0, 0]
   for b in range(8):
@@ -85,17 +85,18 @@ def test_the_first_network_chooses_the_action_that_both_value():
   agent, state, unrolls = recorded()
   keys = jax.random.split(jax.random.key(3), 8)
   average, lagged = state.params
+  relabel = compiled(agent, 'relabel')
   # A constant lagged network below all values shows that it takes part; above all, the choice.
   zero = jax.tree.map(jnp.zeros_like, lagged)
 
   def constant(value):
     zero['head']['params']['Dense_1']['bias'] = jnp.full(1, value)
-    return agent.relabel(Params(average, zero), unrolls, keys)['target'][:, :-1]
+    return relabel(Params(average, zero), unrolls, keys)['target'][:, :-1]
 
   reward, discount = unrolls.timestep.reward[:, 1:], unrolls.timestep.discount[:, 1:]
   np.testing.assert_allclose(constant(-100.0), 0.5 * reward - 90.0 * discount, rtol=1e-5)
   chosen = constant(100.0)
-  swapped = agent.relabel(Params(lagged, zero), unrolls, keys)['target'][:, :-1]
+  swapped = relabel(Params(lagged, zero), unrolls, keys)['target'][:, :-1]
   continues = np.asarray(discount) > 0
   assert not np.allclose(chosen[continues], swapped[continues])
   # No random action is better than the searched one by much.
@@ -109,10 +110,10 @@ def test_the_first_network_chooses_the_action_that_both_value():
 @pytest.mark.slow
 def test_an_update_on_relabelled_unrolls_is_one_that_relabels_itself():
   agent, state, unrolls = recorded()
-  update = jax.jit(agent.update)
+  update = compiled(agent, 'update')
   state = state._replace(learner_steps=jnp.int32(5))
   key = jax.random.fold_in(jax.random.wrap_key_data(state.key), 5)
-  extras = agent.relabel(state.params, unrolls, jax.random.split(key, 8))
+  extras = compiled(agent, 'relabel')(state.params, unrolls, jax.random.split(key, 8))
   relabelled = update(state, unrolls._replace(extras=extras))
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5),
@@ -127,7 +128,8 @@ def test_the_loss_is_half_the_squared_error_of_transitions_alone():
   agent, state, unrolls = recorded()
   targets = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
   extras = {'target': jnp.asarray(targets)}
-  metrics = agent.update(state, unrolls._replace(extras=extras)).metrics
+  update = compiled(agent, 'update')
+  metrics = update(state, unrolls._replace(extras=extras)).metrics
   rows = (
     unrolls.timestep.observation[:, :-1].reshape(-1, 3, 2),
     unrolls.action[:, :-1].reshape(-1, 3),
@@ -139,18 +141,19 @@ def test_the_loss_is_half_the_squared_error_of_transitions_alone():
     metrics['loss'], 0.5 * np.mean(np.asarray(errors)[valid] ** 2), rtol=1e-4
   )
   extras['target'] = jnp.where(jnp.pad(valid, ((0, 0), (0, 1))), extras['target'], 1e6)
-  masked = agent.update(state, unrolls._replace(extras=extras))
+  masked = update(state, unrolls._replace(extras=extras))
   np.testing.assert_allclose(masked.metrics['loss'], metrics['loss'], rtol=1e-6)
 
 
 @pytest.mark.slow
 def test_cross_entropy_is_that_of_returns_from_0_to_1():
   agent, state, unrolls = recorded(value_loss='cross_entropy')
-  targets = agent.relabel(state.params, unrolls, jax.random.split(jax.random.key(0), 8))['target']
+  keys = jax.random.split(jax.random.key(0), 8)
+  targets = compiled(agent, 'relabel')(state.params, unrolls, keys)['target']
   rewards = 0.5 * unrolls.timestep.reward[:, 1:]
   values = (targets[:, :-1] - rewards)[np.asarray(unrolls.timestep.discount[:, 1:] == 1)] / 0.9
   assert np.all((values > 0) & (values < 1))
-  metrics = agent.update(state, unrolls._replace(extras={'target': targets})).metrics
+  metrics = compiled(agent, 'update')(state, unrolls._replace(extras={'target': targets})).metrics
   rows = (
     unrolls.timestep.observation[:, :-1].reshape(-1, 3, 2),
     unrolls.action[:, :-1].reshape(-1, 3),
@@ -162,10 +165,11 @@ def test_cross_entropy_is_that_of_returns_from_0_to_1():
   np.testing.assert_allclose(metrics['loss'], losses[valid].mean(), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_lagged_network_is_the_average_of_one_to_two_periods_ago():
   agent, _, unrolls = recorded()
-  state = jax.jit(agent.init)(jax.random.key(0))
-  update = jax.jit(agent.update)
+  state = compiled(agent, 'init')(jax.random.key(0))
+  update = compiled(agent, 'update')
   online, averages, average = [state.online], [state.params.average], state.params.average
   for step in range(1, 11):
     state = update(state, unrolls).state
@@ -183,7 +187,7 @@ def test_the_lagged_network_is_the_average_of_one_to_two_periods_ago():
 def test_actions_are_within_bounds_random_with_epsilon_and_of_their_own_row_only():
   agent, state, _ = recorded()
   core_state, timestep, _, keys = recording.batch_of_requests(agent, 256)
-  act = jax.jit(agent.act)
+  act = compiled(agent, 'act')
   greedy, anything = (
     act(state.params, core_state, timestep, jnp.full(256, epsilon), keys).action
     for epsilon in (0.0, 1.0)

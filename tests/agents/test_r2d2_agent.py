@@ -251,6 +251,7 @@ def test_burn_in_rows_reach_the_loss_through_the_core_only():
   assert updated(RECURRENT, burn_in_only=True) > 1e-6
 
 
+@pytest.mark.slow
 def test_replay_with_the_zero_state_forgets_what_was_played_before_the_unroll():
   unrolls = within_an_episode(recorded_unrolls(RECURRENT), 10)
   zero = make_agent(dataclasses.replace(RECURRENT, replay_state='zero'))

@@ -1,5 +1,6 @@
-"""Run with 8 fake devices: actor:learner splits against one device. See test_devices.py."""
+"""Run with 8 fake devices: actor:learner splits against one device. See test_device.py."""
 
+import functools
 import types
 
 import jax
@@ -23,6 +24,11 @@ def make_agent():
   return VTrace(VTraceConfig(core='lstm', lstm_size=16), SPEC.observations, SPEC.actions)
 
 
+@functools.cache
+def initial_params():
+  return jax.jit(make_agent().init)(jax.random.key(1)).params
+
+
 def record(num_actor_devices):
   """Acts with several actors on some devices; returns batches of unrolls."""
   agent, sink = make_agent(), Sink()
@@ -40,8 +46,7 @@ def record(num_actor_devices):
     timeout=0.01,
     seed=Seed(0),
   )
-  params = jax.jit(agent.init)(jax.random.key(1)).params
-  server.set_params(0, params)
+  server.set_params(0, initial_params())
   server.compile()
   server.start()
   clients = [
@@ -83,9 +88,8 @@ def learn(batches, devices):
 def check(actors, batches, one):
   """Learns on the devices that do not act; returns the largest difference from the parameters `one`."""
   split, published = learn(batches, jax.devices()[actors:])
-  start = make_agent().init(jax.random.key(1)).params
-  differences = []
-  for before, a, b in zip(*map(jax.tree.leaves, (start, one, published[-1][1])), strict=True):
+  differences, found = [], (initial_params(), one, published[-1][1])
+  for before, a, b in zip(*map(jax.tree.leaves, found), strict=True):
     assert not np.array_equal(before, a), 'the updates changed nothing'
     differences.append(np.abs(np.asarray(a) - np.asarray(b)).max())
     shards = [np.asarray(s.data) for s in b.addressable_shards]
@@ -98,12 +102,11 @@ def check(actors, batches, one):
 
 
 def main():
-  batches = record(num_actor_devices=2)
+  batches = record(num_actor_devices=4)
   _, published = learn(batches, jax.devices()[:1])
   one = published[-1][1]
   for actors in (1, 4):
     print(actors, check(actors, batches, one))
-  record(num_actor_devices=4)
 
 
 if __name__ == '__main__':
