@@ -116,7 +116,7 @@ def placement(config: CompiledLoopConfig) -> dict[str, Resources]:
     anakin=default_placement.on_accelerator(
       config,
       config.loop.num_devices,
-      restart='never' if config.forms_one_job else restart,
+      restart=restart,
       one_job=config.forms_one_job,
     )
   )
