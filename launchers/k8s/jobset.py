@@ -133,7 +133,7 @@ def _failure_policy(groups: Sequence[Group]) -> dict[str, Any]:
   together = [group for group in groups if _restarts_together(group.resources)]
   if not together:
     return {'maxRestarts': 0}
-  jobs = {'targetReplicatedJobs': [pod.job_name(group.label) for group in together]}
+  jobs = {'targetReplicatedJobs': [one_node.host_name(group.label) for group in together]}
   by_policy = {'onJobFailureReasons': [_BY_POLICY]}
   evicted = {**by_policy, 'onJobFailureMessagePatterns': [f'.*{_EVICTED}.*']}
   restart = 'RestartJobSet'
