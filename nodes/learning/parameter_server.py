@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +26,7 @@ _INCARNATIONS = 16
 # 1.3 ms, so either keeps a core busy for a third of the time at most; the updates need the rest.
 _FETCHES_PER_SECOND = 1000.0
 _BYTES_PER_SECOND = 250e6
+_SMOOTHING = 0.9  # Of the time between two versions.
 
 
 class ParameterServer:
@@ -47,6 +50,8 @@ class ParameterServer:
     self._incarnation = lifecycle.new_incarnation()
     self._published: tuple[int, dict[str, float], Nest] | None = None
     self._nbytes = 0  # Of the parameters, whose shapes do not change.
+    self._seconds_per_version = math.inf
+    self._set_at = -math.inf
     self._fetched: tuple[int, Any] | None = None
     self._copying = threading.Lock()
     self._finished = threading.Event()
@@ -93,6 +98,11 @@ class ParameterServer:
   def set_params(self, version: int, params: Nest) -> None:
     """Publishes the parameters; later fetches return them."""
     self._nbytes = self._nbytes or sum(leaf.nbytes for leaf in jax.tree.leaves(params))
+    now = time.monotonic()
+    last, self._set_at = now - self._set_at, now
+    if self._seconds_per_version < math.inf:
+      last = _SMOOTHING * self._seconds_per_version + (1 - _SMOOTHING) * last
+    self._seconds_per_version = last
     self._published = version, dict(self._counter.get_counts()), params
 
   def compile(self) -> None:
@@ -118,7 +128,11 @@ class ParameterServer:
 
   def _pause(self) -> float:
     """Returns the seconds that a node waits until its next fetch, at least."""
-    return len(self._reported) * max(1 / _FETCHES_PER_SECOND, self._nbytes / _BYTES_PER_SECOND)
+    nodes = len(self._reported)
+    copying = nodes * self._nbytes / _BYTES_PER_SECOND
+    # A version is copied to a node once, so slow updates limit the bytes already.
+    rarely = self._seconds_per_version > copying
+    return max(nodes / _FETCHES_PER_SECOND, 0.0 if rarely else copying)
 
   def _as_data(self, version: int, params: Nest) -> Any:
     """Returns parameters as `serialisation.to_data`, copied from the device once per version."""
