@@ -154,6 +154,22 @@ def test_what_was_lost_just_before_the_end_is_said_at_the_end(capsys):
   assert capsys.readouterr().err.splitlines() == ['warning: learner/0 has lost 7']
 
 
+def test_a_program_that_starts_says_how_many_of_its_nodes_work(capsys):
+  follower = types.SimpleNamespace(status=None, has_monitor=True)
+  shown = view.View(follower, 'title', {}, GRAPH, log_period=0.01, live=False)
+  shown.beats({'trainer/0': BEAT, 'player/0': dataclasses.replace(BEAT, has_worked=True)})
+  shown.start()
+  lines = []
+
+  def said():
+    lines.extend(capsys.readouterr().out.splitlines())
+    return lines
+
+  wait_until(said)
+  shown.close()
+  assert lines == ['starting (1 of 2 nodes work)']
+
+
 def test_rates_of_replicas_are_added_up():
   first = STATUS['latest']['trainer/0']
   second = {'actor_steps_per_second': 2.0, 'replay_size': 3.0, 'policy_lag_mean': 1.25}
