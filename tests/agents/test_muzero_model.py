@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import dm_env.specs
 import jax
@@ -14,6 +15,7 @@ from agents.muzero.config import MuZeroConfig
 from agents.muzero.model import ConvDynamics, make_model
 
 CONFIG = MuZeroConfig(model_channels=8, model_blocks=1, head_size=8, num_bins=21, max_bin=5.0)
+QUICK = {'xla_backend_optimization_level': 0}  # Compilation is most of the cost.
 
 
 @pytest.mark.slow
@@ -32,8 +34,7 @@ def test_models_of_images(model, shape, dtype, state):
     after, reward = built.apply(params, hidden, action, method='dynamics')
     return hidden, after, reward, built.apply(params, after, method='predict')
 
-  quick = {'xla_backend_optimization_level': 0}  # Compilation is most of the cost.
-  hidden, after, reward, prediction = jax.jit(run, compiler_options=quick)(jax.random.key(0))
+  hidden, after, reward, prediction = jax.jit(run, compiler_options=QUICK)(jax.random.key(0))
   for x in (hidden, after):
     assert x.shape == (2, *state)
     np.testing.assert_allclose([x.min((1, 2, 3)), x.max((1, 2, 3))], [[0, 0], [1, 1]], atol=1e-3)
@@ -48,10 +49,14 @@ def test_models_of_images(model, shape, dtype, state):
 def test_a_torso_represents_an_image_for_a_search_with_layers(options):
   config = dataclasses.replace(CONFIG, hidden_state_size=12, **options)
   built = make_model(config, dm_env.specs.Array((10, 10, 4), bool), 3)
-  observation = jnp.zeros((2, 10, 10, 4), bool).at[0, 3, 3].set(True)
-  params = built.init(jax.random.key(0), observation, jnp.array([0, 2]))
-  hidden = built.apply(params, observation, method='represent')
-  after, _ = built.apply(params, hidden, jnp.array([0, 2]), method='dynamics')
+  observation, action = jnp.zeros((2, 10, 10, 4), bool), jnp.array([0, 2])
+
+  def run(key):
+    params = built.init(key, observation, action)
+    hidden = built.apply(params, observation, method='represent')
+    return params, hidden, built.apply(params, hidden, action, method='dynamics')[0]
+
+  params, hidden, after = jax.eval_shape(run, jax.random.key(0))
   assert hidden.shape == after.shape == (2, 12)
   kernels = jax.tree.leaves(params['params']['representation'])
   assert (3, 3, 4, 16) in [kernel.shape for kernel in kernels]  # The convolution of MinAtar.
@@ -65,7 +70,7 @@ def test_a_torso_represents_an_image_for_a_search_with_layers(options):
 def test_heads_of_images_reduce_the_channels_before_their_layers(model, shape, kernels):
   config = dataclasses.replace(CONFIG, model=model, hidden_state_size=12, head_channels=2)
   built = make_model(config, dm_env.specs.Array(shape, np.float32), 3)
-  params = built.init(jax.random.key(0), jnp.zeros((2, *shape)), jnp.array([0, 2]))
+  params = jax.eval_shape(built.init, jax.random.key(0), jnp.zeros((2, *shape)), jnp.array([0, 2]))
   layers = params['params']['policy']
   found = [layers[f'Dense_{i}']['kernel'].shape for i in range(len(layers))]
   assert found == kernels
@@ -78,10 +83,10 @@ def test_a_small_object_moves_the_hidden_state_whatever_the_background(options):
   config = dataclasses.replace(CONFIG, hidden_state_size=12, **options)
   built = make_model(config, dm_env.specs.Array((42, 42), np.uint8), 3)
   screens = jnp.zeros((2, 42, 42), jnp.uint8).at[0, 10, 10].set(50).at[1, 30, 30].set(50)
-  params = built.init(jax.random.key(0), screens, jnp.array([0, 2]))
-  dark, bright = (
-    built.apply(params, screens + background, method='represent') for background in (0, 200)
-  )
+  init = jax.jit(built.init, compiler_options=QUICK)
+  params = init(jax.random.key(0), screens, jnp.array([0, 2]))
+  represent = jax.jit(functools.partial(built.apply, method='represent'), compiler_options=QUICK)
+  dark, bright = (represent(params, screens + background) for background in (0, 200))
   np.testing.assert_allclose(dark, bright, atol=2e-3)
   assert jnp.max(jnp.abs(bright[0] - bright[1])) > 0.1
 
@@ -89,7 +94,8 @@ def test_a_small_object_moves_the_hidden_state_whatever_the_background(options):
 def test_what_an_action_changes_depends_on_the_state_without_blocks():
   dynamics = ConvDynamics(blocks=0, num_actions=2, norm=False)
   states = jax.random.uniform(jax.random.key(1), (2, 5, 5, 4))
-  params = dynamics.init(jax.random.key(0), states, jnp.array([0, 1]))
-  after = [dynamics.apply(params, states, jnp.full(2, action)) for action in (0, 1)]
+  params = jax.jit(dynamics.init)(jax.random.key(0), states, jnp.array([0, 1]))
+  apply = jax.jit(dynamics.apply)
+  after = [apply(params, states, jnp.full(2, action)) for action in (0, 1)]
   changed = after[1] - after[0]
   assert jnp.max(jnp.abs(changed[1] - changed[0])) > 0.1
