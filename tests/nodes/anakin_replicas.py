@@ -14,6 +14,10 @@ from agents.anakin.environments.catch import Catch
 from agents.anakin.host_copies import HostCopies
 from agents.anakin.limits import RingSizes
 from agents.anakin.loop import AnakinLoop
+from agents.muzero.agent import MuZero
+from agents.muzero.config import MuZeroConfig
+from agents.ppo.agent import PPO
+from agents.ppo.config import PPOConfig
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
 from agents.seeding import Seed
@@ -22,18 +26,19 @@ from agents.vtrace.config import VTraceConfig
 from nodes.learning import replicas, serialisation
 from rundir import checkpoints
 from tests.agents.levels import Levels
-from tests.agents.sharded_update import AGENTS
 
 # Without an LSTM, which takes long to compile. A large epsilon: Adam would blow rounding errors of tiny
 # gradients up to whole steps.
 SMALL = {'unroll_length': 3, 'mlp_sizes': (8,), 'adam_eps': 1e-3, 'learning_rate': 1e-2}
 Q_VALUES = {'burn_in': 1, 'n_step': 2, 'core': 'none', 'head_size': 8, 'target_update_period': 2}
+SEARCH = {'num_unroll_steps': 1, 'n_step': 2, 'num_simulations': 2, 'updates_per_batch': 3}
+SEARCH |= {'hidden_state_size': 8, 'head_size': 8, 'num_bins': 11, 'max_bin': 5.0}
 # Catch is over soon; a state of Levels is a dataclass with typed keys.
 CASES = {
   'vtrace': (VTrace, VTraceConfig(**SMALL), Levels()),
   'r2d2': (R2D2, R2D2Config(**SMALL, **Q_VALUES), Catch(rows=5)),
-  'ppo': (*AGENTS['ppo'][:2], Catch(rows=5)),
-  'muzero': (*AGENTS['muzero'][:2], Levels()),
+  'ppo': (PPO, PPOConfig(**SMALL, num_epochs=2, num_minibatches=3), Catch(rows=5)),
+  'muzero': (MuZero, MuZeroConfig(**SMALL, **SEARCH), Levels()),
 }
 NUM_ENVS = (
   24  # And so many unrolls of a batch, which PPO and MuZero divide by 3 on each of 8 devices.
@@ -65,9 +70,9 @@ def write(directory, name, state, report):
   checkpoints.write(str(directory / name), counts, serialisation.serialise(state), keep=9)
 
 
-def read(directory, name, loop):
-  """Returns the state of the newest checkpoint, as NumPy arrays."""
-  return serialisation.restore(checkpoints.newest(str(directory / name)), loop.shapes())
+def read(directory, name):
+  """Returns the newest checkpoint."""
+  return checkpoints.newest(str(directory / name))
 
 
 def main():
@@ -97,7 +102,7 @@ def main():
       np.testing.assert_array_equal(got, piecewise)
     later = loop.get(train(loop, state, 2)[0])
     if origin:
-      half = read(pathlib.Path(origin), f'{name}/half', loop)
+      half = serialisation.restore(read(pathlib.Path(origin), f'{name}/half'), loop.shapes())
     continued = loop.get(train(loop, loop.put(half), 2)[0])
     if replica == '0':
       write(directory, f'{name}/half', half, report)

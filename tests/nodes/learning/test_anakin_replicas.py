@@ -7,8 +7,9 @@ import sys
 import jax
 import numpy as np
 import pytest
+from flax import serialization
 
-from tests.nodes.anakin_replicas import make_loop, read
+from tests.nodes.anakin_replicas import read
 from tests.ports import unused_port
 from tests.programs_under_test import ENVIRONMENT
 from tests.waiting import DEADLINE
@@ -40,12 +41,22 @@ def run(directory, num_replicas, origin, *agents):
       process.kill()
 
 
+def state_of(directory, name):
+  """Returns the state in the newest checkpoint, in nested dictionaries."""
+  return serialization.msgpack_restore(read(directory, name).state)
+
+
 def assert_same(actual, expected, atol):
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=atol), actual, expected)
 
 
 @pytest.mark.parametrize(
-  'agents', [('vtrace', 'r2d2'), pytest.param(('ppo', 'muzero'), marks=pytest.mark.nightly)]
+  'agents',
+  [
+    ('vtrace', 'r2d2'),
+    pytest.param(('ppo',), marks=pytest.mark.nightly),
+    pytest.param(('muzero',), marks=pytest.mark.nightly),
+  ],
 )
 def test_two_processes_do_what_one_does_and_each_continues_from_the_others_checkpoint(
   tmp_path, agents
@@ -56,15 +67,12 @@ def test_two_processes_do_what_one_does_and_each_continues_from_the_others_check
   run(two, 2, '', *agents)
   run(one, 1, two, *agents)
   for name in agents:
-    loop = make_loop(name, jax.devices()[:1])
     half, later, continued = (
-      read(two, f'{name}/{when}', loop) for when in ('half', 'later', 'continued')
+      state_of(two, f'{name}/{when}') for when in ('half', 'later', 'continued')
     )
-    assert half.learner.learner_steps < later.learner.learner_steps
-    moved = jax.tree.map(
-      lambda a, b: np.abs(a - b).max(), later.learner.params, half.learner.params
-    )
+    before, after = half['learner']['params'], later['learner']['params']
+    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), after, before)
     assert max(jax.tree.leaves(moved)) > 1e-3
-    assert_same(read(one, f'{name}/later', loop), later, atol=1e-5)
+    assert_same(state_of(one, f'{name}/later'), later, atol=1e-5)
     jax.tree.map(np.testing.assert_array_equal, continued, later)
-    assert_same(read(one, f'{name}/continued', loop), later, atol=1e-5)
+    assert_same(state_of(one, f'{name}/continued'), later, atol=1e-5)
