@@ -12,7 +12,7 @@ from agents.options import check_numbers
 from environments import options as env_options
 from environments import user_file
 from programs import registry
-from programs.estimates import with_decay
+from programs.estimates import expected, with_decay
 from programs.options import agent_choice, flags
 from programs.options.changes import check_changes, check_types, keep, with_newer_options
 from programs.options.configs import check, choose, make_config, resolve
@@ -104,13 +104,21 @@ def resumed_run(path: str, program: str, lock: bool = True) -> Run:
     raise ValueError(
       f'--resume={path} has done its {config.run.num_steps} actor_steps; raise --num_steps to continue.'
     )
-  if options.value(config, 'num_replicas', 1) != recorded.get('num_replicas', 1):
+  if _updates(config) != _updates(config, recorded.get('num_replicas', 1)):
     config, unset = with_decay(undecayed, counts), options.flatten(undecayed)
     # Given from now on: from the options alone, the end of the decay could not be computed again.
     given = given | {n: v for n, v in options.flatten(config).items() if v != unset[n]}
   # Counting resumes gives the actors new seeds, so they do not replay the first episodes.
   config = options.replace(config, run_dir=path, resumes=len(record.commands))
   return Run(record.program, module, given, config)
+
+
+def _updates(config: Any, num_replicas: int = 0) -> int:
+  """Returns the expected updates of a whole run, with another number of replicas if it is given."""
+  if num_replicas and options.value(config, 'num_replicas', 0):
+    config = options.replace(config, num_replicas=num_replicas)
+  run = expected(config)
+  return run.updates if run is not None else 0
 
 
 def _learning(program: str, run: str) -> Any:

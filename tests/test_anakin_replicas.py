@@ -13,6 +13,7 @@ from flax import serialization
 from benchmarks.running import processes
 from rundir import checkpoints, curves, saved_params
 from tests.programs_under_test import DONE, ENDLESS, launch, log_text
+from tests.waiting import DEADLINE
 
 ANAKIN = (
   '--program=anakin',
@@ -82,6 +83,44 @@ def test_all_restart_with_one_and_ctrl_c_ends_all_with_a_checkpoint_that_all_res
   resumed = train(f'--resume={program.run_dir}', f'--num_steps={steps}')
   assert resumed.returncode == 0, resumed.stderr
   assert steps <= int(DONE.fullmatch(resumed.stdout.splitlines()[-1])[2]) < steps + 500
+
+
+@pytest.mark.nightly  # Of Sebulba's replicas, tests/test_replicas.py shows it.
+@pytest.mark.parametrize('victim', ['anakin-0', 'anakin-1'])
+def test_when_one_is_killed_all_continue_from_the_newest_checkpoint(start_program, victim):
+  program = start_program(
+    '--num_replicas=2', '--eval_envs=0', '--checkpoint_period=0.5', ENDLESS, small=ANAKIN
+  )
+  saved = program.wait_until(program.checkpoint_counts, 'a checkpoint')
+  program.nodes()[victim].kill()
+  log = pathlib.Path(program.run_dir, 'logs', 'anakin-0.log')
+  resumed = program.wait_until(
+    lambda: re.search("resuming from .*'learner_steps': ([0-9]+)", log.read_text()), 'a new job'
+  )
+  assert int(resumed[1]) >= saved['learner_steps'] > 0
+  program.wait_until(
+    lambda: program.checkpoint_counts()['learner_steps'] > int(resumed[1]), 'it learns'
+  )
+  program.launcher.send_signal(signal.SIGINT)
+  code, _, errors = program.end()
+  assert code == 130, errors
+
+
+@pytest.mark.nightly  # Ctrl-C alone is tested above.
+def test_ctrl_c_ends_a_replica_that_waits_for_another(start_program):
+  program = start_program('--num_replicas=2', '--eval_envs=0', ENDLESS, small=ANAKIN)
+  program.wait_until(
+    lambda: curves.read(program.run_dir, 'anakin/0', 'learner_steps'), 'the loop runs'
+  )
+  nodes = program.nodes()
+  nodes['anakin-1'].suspend()  # The other is soon inside a call, waiting for it.
+  program.launcher.send_signal(signal.SIGINT)
+  assert psutil.wait_procs([nodes['anakin-0']], timeout=DEADLINE)[1] == []
+  nodes['anakin-1'].resume()
+  code, _, errors = program.end()
+  assert code == 130
+  killed = re.findall('killed .* after SIGTERM: .*', errors)  # The suspended one may be among them.
+  assert not [line for line in killed if 'anakin/0' in line]
 
 
 @pytest.mark.slow
