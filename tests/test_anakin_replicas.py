@@ -1,6 +1,7 @@
 """--program=anakin --num_replicas=2 as a user runs it: a loop over two processes, with a deadline."""
 
 import json
+import pathlib
 import re
 import signal
 
@@ -51,30 +52,18 @@ def test_a_run_of_two_hosts_ends_and_goes_on_on_one_as_if_it_had_always_been_the
   )
 
 
-def test_all_restart_with_one_and_ctrl_c_ends_all_with_a_checkpoint_that_all_resume_from(
+def test_ctrl_c_ends_all_after_the_same_call_with_a_checkpoint_that_all_resume_from(
   start_program, train
 ):
-  program = start_program(
-    '--num_replicas=2', '--eval_envs=0', '--checkpoint_period=0.5', ENDLESS, small=ANAKIN
-  )
+  program = start_program('--num_replicas=2', '--eval_envs=0', ENDLESS, small=ANAKIN)
   program.wait_until(
     lambda: curves.read(program.run_dir, 'anakin/0', 'learner_steps'), 'the loop runs'
   )
-  program.wait_until(program.checkpoint_counts, 'a checkpoint')
-  before = program.nodes()
-  before['anakin-1'].kill()
-
-  def replaced():
-    return {name for name, node in program.nodes().items() if node.pid != before[name].pid}
-
-  program.wait_until(lambda: replaced() >= {'anakin-0', 'anakin-1'}, 'both have restarted')
-  program.wait_for_progress()
   nodes = program.nodes()
-  assert replaced() == {'anakin-0', 'anakin-1'}
   program.launcher.send_signal(signal.SIGINT)
   code, output, errors = program.end()
   assert code == 130 and 'after SIGTERM' not in errors
-  assert 'Traceback' not in output + errors
+  assert 'Traceback' not in output + errors + log_text(pathlib.Path(program.run_dir))
   assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
   saved = checkpoints.newest(checkpoints.directory(program.run_dir)).counts
   assert saved['learner_steps'] > 0
