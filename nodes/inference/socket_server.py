@@ -8,6 +8,7 @@ import errno
 import selectors
 import socket
 import time
+from typing import Any
 
 from absl import logging
 
@@ -116,7 +117,9 @@ class SocketServer:
 
     `wake` ends the wait, as does internal housekeeping.
     """
-    messages, newcomers, listeners = [], [], []
+    messages: list[tuple[MessageSocket, bytes]] = []
+    newcomers: list[tuple[MessageSocket, int]] = []
+    listeners: list[Any] = []
     untidy = self._insecure or self._new or self._listens_again is not None
     if untidy:
       timeout = self._seconds_left(timeout)
