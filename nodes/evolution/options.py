@@ -1,0 +1,20 @@
+"""Options of the workers of evolution strategies. Imports no JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from agents.options import CheckedOptions, option
+
+
+@dataclasses.dataclass(frozen=True)
+class EvolutionOptions(CheckedOptions):
+  """The workers that play the episodes of a generation."""
+
+  num_workers: int = option(2, 'worker processes', at_least=1, at_most=65_536)
+  virtual_workers: int = option(
+    8,
+    'parts of a generation, each of which one worker plays at a time; a free worker takes the next, and '
+    'the result does not depend on how many there are',
+    at_least=1,
+  )
