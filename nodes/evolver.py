@@ -26,6 +26,7 @@ from nodes.runtime import activity, lifecycle
 from nodes.runtime.counters import ActingCounters, ActingTotals
 from nodes.runtime.gate import ReadyGate
 from nodes.runtime.options import RunOptions
+from nodes.runtime.rate import Rate
 from rundir import saved_params
 
 
@@ -123,7 +124,9 @@ class Generations(Training):
     self._acting = ActingCounters(self._counter, episodes.action_repeat)
     self._metrics: dict[str, float] = {}
     self._waited = self._waited_before = 0.0
+    self._rate = Rate()
     self._state = self._begin(seed)
+    self._rate.start(self._counts()['learner_steps'])
     self._reporter.count(self._counts())
     self._publish()
 
@@ -184,11 +187,13 @@ class Generations(Training):
 
   def _measure(self, seconds: float) -> dict[str, float]:
     waited, self._waited_before = self._waited - self._waited_before, self._waited
+    generations = self._counts()['learner_steps']
     return (
       self._metrics
       | self._acting.measure(seconds)
       | {
-        'learner_steps': float(self._counts()['learner_steps']),
+        'learner_steps': float(generations),
+        'learner_steps_per_second': self._rate.measure(generations, seconds),
         'learner_waiting_share': min(1.0, waited / seconds),
         'repeated_parts': float(self._dispatcher.repeated),
         'dropped_parts': float(self._dispatcher.dropped),

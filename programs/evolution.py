@@ -84,7 +84,7 @@ def make_program(config: Config) -> lp.Program:
   make_episodes = functools.partial(
     Deferred('nodes.evolution.episodes', 'CompiledEpisodes' if config.in_jax else 'SteppedEpisodes'),
     *parts,
-    config.evaluation.eval_episode_steps,
+    config.evolution.episode_steps,
   )
   with program.group('worker', roles=['actor', 'inference']):
     workers = [

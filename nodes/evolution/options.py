@@ -18,3 +18,8 @@ class EvolutionOptions(CheckedOptions):
     'the result does not depend on how many there are',
     at_least=1,
   )
+  episode_steps: int = option(
+    0,
+    "steps after which a worker's episode counts with its return so far; 0: the environment's own limit",
+    at_least=0,
+  )
