@@ -79,22 +79,21 @@ class Config(CommonConfig):
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
   program = Program('evolution')
-  monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT)
   parts = make_agent(config), environments.maker(config.run.env, config.run.env_options)
-  make_episodes = functools.partial(
-    Deferred('nodes.evolution.episodes', 'CompiledEpisodes' if config.in_jax else 'SteppedEpisodes'),
-    *parts,
-    config.evolution.episode_steps,
-  )
+  episodes = Deferred('nodes.evolution.episodes', 'SteppedEpisodes')
+  player = Deferred('nodes.evaluation.fetched', 'FetchingPlayer')
+  if config.in_jax:
+    episodes = Deferred('nodes.evolution.episodes', 'CompiledEpisodes')
+    player = Deferred('nodes.evaluation.compiled', 'CompiledPlayer')
+  make_episodes = functools.partial(episodes, *parts, config.evolution.episode_steps)
+
+  monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT)
   with program.group('worker', roles=['actor', 'inference']):
-    workers = [
-      program.add_node(
-        DataCourierNode(
-          Deferred('nodes.evolution_worker', 'EvolutionWorker'), make_episodes, monitor, f'worker/{i}'
-        )
-      )
-      for i in range(config.evolution.num_workers)
-    ]
+    workers = []
+    for i in range(config.evolution.num_workers):
+      worker = Deferred('nodes.evolution_worker', 'EvolutionWorker')
+      node = DataCourierNode(worker, make_episodes, monitor, f'worker/{i}')
+      workers.append(program.add_node(node))
   evolver = program.add_node(
     DataCourierNode(
       Deferred('nodes.evolver', 'Evolver'),
@@ -112,16 +111,14 @@ def make_program(config: Config) -> lp.Program:
     receives={'returns': 'actor'},
   )
   evolver.set_client_kwargs(call_timeout=CALL_TIMEOUT)
-  player, clients = ('fetched', 'FetchingPlayer'), (evolver,)
-  if config.in_jax:
-    player, clients = ('compiled', 'CompiledPlayer'), (evolver, None)
   monitoring.add_evaluator(
     program,
     config,
     monitor,
-    Deferred(f'nodes.evaluation.{player[0]}', player[1]),
+    player,
     *parts,
-    *clients,
+    evolver,
+    *([None] if config.in_jax else []),  # The frames of an evaluation are those of the evolver.
     roles=['evaluator', 'inference'],
     receives={'parameters': 'learner'},
   )
