@@ -59,7 +59,9 @@ class EvolutionWorker:
       except lifecycle.Stopped:
         raise rpc.retry_later_error() from None
       except Exception as error:
-        self._error = error  # Ends this node, whose log then has it; another worker repeats the part.
+        self._error = (
+          error  # Ends this node, whose log then has it; another worker repeats the part.
+        )
         raise rpc.retry_later_error() from error
       finally:
         self._playing += time.monotonic() - began

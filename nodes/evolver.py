@@ -156,7 +156,7 @@ class Generations(Training):
     began = time.monotonic()
     with activity.doing(activity.WAITING_FOR_WORKERS):
       parts = np.split(seeds, self._options.virtual_workers)
-      played = self._dispatcher.play(generation, vector, parts, self._should_stop)
+      played = self._dispatcher.play(generation, vector, parts, self._report_or_stop)
     self._waited += time.monotonic() - began
     activity.mark(activity.UPDATING)
     returns, lengths = (np.concatenate(arrays) for arrays in zip(*played, strict=True))
@@ -169,6 +169,11 @@ class Generations(Training):
     self._acting.add(ActingTotals(*map(float, sums)))
     self._counter.increment(learner_steps=1)
     self._publish()
+
+  def _report_or_stop(self) -> bool:
+    """Returns whether to stop; reports if that is due, since a generation may take long."""
+    self._reporter.maybe_report()
+    return self._should_stop()
 
   def _publish(self) -> None:
     self.published = self._counts(), self._state.params

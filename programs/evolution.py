@@ -66,7 +66,7 @@ class Config(CommonConfig):
       )
     if (workers := self.evolution.num_workers) > parts:
       raise ValueError(
-        f'--num_workers={workers} is more than --virtual_workers={parts}, so that some would never play; '
+        f'--num_workers={workers} is more than --virtual_workers={parts}, of which each plays one at a time; '
         'raise --virtual_workers.'
       )
     if self.evaluation.video_period and self.in_jax:

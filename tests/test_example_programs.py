@@ -30,7 +30,8 @@ def empirical_tangent_kernel(sequences, units, networks):
     keys = jax.random.split(key, 4)
     shapes = {'w': (units, units), 'u': (units, size), 'b': (units,), 'v': (units,)}
     weights = {
-      name: jax.random.normal(k, shape) for k, (name, shape) in zip(keys, shapes.items(), strict=True)
+      name: jax.random.normal(k, shape)
+      for k, (name, shape) in zip(keys, shapes.items(), strict=True)
     }
     gradients = jax.vmap(jax.grad(output), (None, 0))(weights, sequences)
     flat = jnp.concatenate([g.reshape(len(sequences), -1) for g in gradients.values()], axis=1)
@@ -65,9 +66,7 @@ def test_a_kernel_that_knows_the_labels_classifies_and_one_that_knows_nothing_do
 
 @pytest.mark.slow
 def test_the_kernel_matrix_classifies_faces(tmp_path):
-  process = launch(
-    '--program=examples/kernel_matrix.py:make_program', f'--run_dir={tmp_path}/run'
-  )
+  process = launch('--program=examples/kernel_matrix.py:make_program', f'--run_dir={tmp_path}/run')
   assert process.returncode == 0, process.stderr
   found = re.search(
     r'^\[reducer/0\] 10 blocks; accuracy ([\d.]+)%, with a Gaussian kernel ([\d.]+)%$',
@@ -135,7 +134,9 @@ def test_an_architecture_search_runs_to_its_end(tmp_path):
 
 def quarters(process):
   assert process.returncode == 0, process.stderr
-  return map(float, re.search(r'first quarter ([\d.]+), of the last ([\d.]+)', process.stdout).groups())
+  return map(
+    float, re.search(r'first quarter ([\d.]+), of the last ([\d.]+)', process.stdout).groups()
+  )
 
 
 @pytest.mark.nightly

@@ -53,7 +53,10 @@ class Evolution(Agent):
   """
 
   Config = EvolutionConfig
-  unroll_rows, unroll_period = 2, 1  # Of an agent without memory of rows; nothing is learned from them.
+  unroll_rows, unroll_period = (
+    2,
+    1,
+  )  # Of an agent without memory of rows; nothing is learned from them.
 
   def __init__(
     self, config: EvolutionConfig, observation_spec: Nest, action_spec: dm_env.specs.Array

@@ -54,16 +54,12 @@ def play(
     state, timestep = environment.reset(reset_key)
     action, core_state = act(agent, params, agent.initial_core_state(1), timestep, act_key)
     over, none = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
-    return Episode(
-      _strong(state), _strong(core_state), action, key, over, jnp.float32(0.0), none
-    )
+    return Episode(_strong(state), _strong(core_state), action, key, over, jnp.float32(0.0), none)
 
   def advance(params: Nest, episode: Episode) -> Episode:
     key, step_key, act_key = jax.random.split(episode.key, 3)
     dtype: Any = jax.dtypes.canonicalize_dtype(environment.action_spec.dtype)
-    state, timestep = environment.step(
-      episode.environment, episode.action.astype(dtype), step_key
-    )
+    state, timestep = environment.step(episode.environment, episode.action.astype(dtype), step_key)
     action, core_state = act(agent, params, episode.core_state, timestep, act_key)
     after = Episode(
       _strong(state),

@@ -170,9 +170,7 @@ def test_an_environment_that_raises_ends_its_worker_and_the_evolver_asks_again()
 
 def test_the_evaluator_gets_the_newest_parameters():
   evolver = Evolver(JAX, [], None, EvolutionOptions(), RunOptions(), 16, Seed(1))
-  evolver._training = type(
-    'Training', (), {'published': ({'learner_steps': 3}, {'w': np.ones(2)})}
-  )
+  evolver._training = type('Training', (), {'published': ({'learner_steps': 3}, {'w': np.ones(2)})})
   evolver._gate.open()
   counts, params = evolver.get_params()
   assert counts == {'learner_steps': 3}
