@@ -30,34 +30,23 @@ class Evaluator:
 
 
 class Server:
-  """Has the policy: for each choice the logits of its alternatives. Adam follows the gradients."""
+  """Has the policy: for each choice the logits of its alternatives. It follows gradients as they come."""
 
   def __init__(self, num_networks, learning_rate):
     self._num_networks, self._learning_rate = num_networks, learning_rate
     self._lock, self._done = threading.Lock(), threading.Event()
-    self._logits = [np.zeros(len(alternatives)) for alternatives in CHOICES]
-    self._first = [np.zeros_like(each) for each in self._logits]
-    self._second = [np.zeros_like(each) for each in self._logits]
-    self._updates, self._rewards = 0, []
+    self._logits, self._rewards = [np.zeros(len(each)) for each in CHOICES], []
 
   def logits(self):
     return self._logits
 
   def update(self, gradients, rewards):
     with self._lock:  # Each call has a thread of its own.
-      self._updates += 1
+      steps = zip(self._logits, gradients, strict=True)
+      self._logits = [logits + self._learning_rate * gradient for logits, gradient in steps]
       self._rewards += rewards
-      self._first = [0.9 * m + 0.1 * g for m, g in zip(self._first, gradients, strict=True)]
-      self._second = [
-        0.999 * v + 0.001 * g**2 for v, g in zip(self._second, gradients, strict=True)
-      ]
-      bias = np.sqrt(1 - 0.999**self._updates) / (1 - 0.9**self._updates)
-      self._logits = [
-        each + self._learning_rate * bias * m / (np.sqrt(v) + 1e-8)
-        for each, m, v in zip(self._logits, self._first, self._second, strict=True)
-      ]
-      if len(self._rewards) >= self._num_networks:
-        self._done.set()
+    if len(self._rewards) >= self._num_networks:
+      self._done.set()
 
   def run(self):
     self._done.wait()
@@ -77,31 +66,21 @@ class Controller:
   def run(self):
     while True:  # Until the server stops the program.
       policy = [np.exp(each) / np.exp(each).sum() for each in self._server.logits()]
-      networks = [
-        tuple(int(self._rng.choice(len(p), p=p)) for p in policy) for _ in range(self._batch_size)
-      ]
+      chosen = np.array([self._rng.choice(len(p), self._batch_size, p=p) for p in policy])
       calls = [  # The same network goes to the same evaluator.
-        self._evaluators[sum(choices) % len(self._evaluators)].futures.reward(choices)
-        for choices in networks
+        self._evaluators[sum(network) % len(self._evaluators)].futures.reward(network)
+        for network in map(tuple, chosen.T.tolist())
       ]
       rewards = np.array([call.result() for call in calls])
       advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-6)
-      self._server.update(
-        [
-          self.gradient(p, chosen, advantages)
-          for p, chosen in zip(policy, np.array(networks).T, strict=True)
-        ],
-        rewards.tolist(),
-      )
+      gradients = [self.gradient(*each, advantages) for each in zip(policy, chosen, strict=True)]
+      self._server.update(gradients, rewards.tolist())
 
   def gradient(self, policy, chosen, advantages):
     """Returns the gradient of expected reward and entropy with respect to the logits of a choice."""
-    log_policy = np.log(policy)
-    entropy = -policy * (log_policy - policy @ log_policy)
-    return (
-      advantages @ (np.eye(len(policy))[chosen] - policy) / len(chosen)
-      + self._entropy_cost * entropy
-    )
+    entropy = -policy * (np.log(policy) - policy @ np.log(policy))
+    reward = advantages @ (np.eye(len(policy))[chosen] - policy) / len(chosen)
+    return reward + self._entropy_cost * entropy
 
 
 def make_train(train_steps):

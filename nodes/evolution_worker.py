@@ -27,7 +27,7 @@ class EvolutionWorker:
       monitor: Courier client of the monitor.
       name: of the node, such as 'worker/3'.
     """
-    self._make_episodes = make_episodes
+    self._make_episodes, self._name = make_episodes, name
     self._gate, self._lock = ReadyGate(), threading.Lock()
     self._episodes: Episodes | None = None
     self._stop = threading.Event()
@@ -55,7 +55,10 @@ class EvolutionWorker:
         raise rpc.retry_later_error()
       began = time.monotonic()
       try:
-        return self._episodes.play(vector, seeds, self._stop.is_set)
+        returns, lengths = self._episodes.play(vector, seeds, self._stop.is_set)
+        if not np.isfinite(returns).all():
+          raise ValueError(f'an episode of {self._name} returned a value that is not finite')
+        return returns, lengths
       except lifecycle.Stopped:
         raise rpc.retry_later_error() from None
       except Exception as error:

@@ -153,19 +153,35 @@ def test_workers_play_environments_of_the_registry(tmp_path):
   assert counts['learner_steps'] == 7
 
 
-def test_an_environment_that_raises_ends_its_worker_and_the_evolver_asks_again():
-  class Broken(Catch):
-    def reset(self, key):
-      raise RuntimeError('a mistake of the environment')
+class Raising(Catch):
+  def reset(self, key):
+    raise RuntimeError('a mistake of the environment')
 
-  make = functools.partial(CompiledEpisodes, functools.partial(Evolution, CONFIG), Broken, 0)
+
+class NotFinite(Catch):
+  def step(self, state, action, key):
+    state, timestep = super().step(state, action, key)
+    return state, timestep._replace(reward=timestep.reward + np.nan)
+
+
+@pytest.mark.parametrize(
+  'environment, words',
+  [
+    (Raising, 'a mistake of the environment'),
+    (NotFinite, 'an episode of worker/0 returned a value that is not finite'),
+  ],
+)
+def test_an_environment_that_fails_ends_its_worker_and_the_evolver_asks_again(environment, words):
+  make = functools.partial(CompiledEpisodes, functools.partial(Evolution, CONFIG), environment, 0)
+  agent = make().agent
+  vector = np.asarray(agent.flat(agent.init(Seed(1).key()).params))
   worker = EvolutionWorker(make, None, 'worker/0')
   thread = start(worker)
   with pytest.raises(RuntimeError) as raised:
-    worker.evaluate(np.zeros(3, np.float32), np.zeros((2, 2), np.uint32))
+    worker.evaluate(vector, np.zeros((2, 2), np.uint32))
   assert rpc.is_transient(raised.value)
   thread.join(DEADLINE)
-  assert 'a mistake of the environment' in str(thread.error)
+  assert words in str(thread.error)
 
 
 def test_the_evaluator_gets_the_newest_parameters():
