@@ -11,7 +11,7 @@ import threading
 import launchpad as lp
 import numpy as np
 
-LAYERS = 4
+LAYERS = 3
 # For each layer its units (0: no layer), its activation, and whether its input is added to its output.
 CHOICES = ((0, 4, 16, 64), ('identity', 'tanh', 'relu', 'sin'), (False, True)) * LAYERS
 
@@ -21,12 +21,13 @@ class Evaluator:
 
   def __init__(self, train_steps):
     self._train = functools.cache(lambda: make_train(train_steps))  # Compiled at the first call.
-    self._known = {}
+    self._known, self._lock = {}, threading.Lock()
 
   def reward(self, choices):
-    if choices not in self._known:
-      self._known[choices] = float(self._train()(np.array(choices)))
-    return self._known[choices]
+    with self._lock:  # Each call has a thread of its own.
+      if choices not in self._known:
+        self._known[choices] = float(self._train()(np.array(choices)))
+      return self._known[choices]
 
 
 class Server:
@@ -41,7 +42,7 @@ class Server:
     return self._logits
 
   def update(self, gradients, rewards):
-    with self._lock:  # Each call has a thread of its own.
+    with self._lock:
       steps = zip(self._logits, gradients, strict=True)
       self._logits = [logits + self._learning_rate * gradient for logits, gradient in steps]
       self._rewards += rewards
@@ -89,33 +90,30 @@ def make_train(train_steps):
   import jax.numpy as jnp
   import optax
 
-  rng = np.random.default_rng(0)
-  x = rng.normal(size=(1500, 8)).astype(np.float32)
-  y = 1 * (np.sin(3 * x[:, 0]) + x[:, 1] * x[:, 2] > 0) + (np.sin(2 * x[:, 3] * x[:, 4]) > 0.2)
+  x = np.random.default_rng(0).normal(size=(1500, 4)).astype(np.float32)
+  y = 1 * (np.sin(3 * x[:, 0]) * x[:, 1] > 0)
   width = max(CHOICES[0])
   activations = (lambda z: z, jnp.tanh, jax.nn.relu, jnp.sin)
+  optimizer = optax.adam(1e-2)
 
   def logits(params, choices, inputs):
     hidden = jnp.pad(inputs, ((0, 0), (0, width - inputs.shape[1])))
-    for (weights, bias), (units, activation, adds) in zip(
-      params, choices.reshape(LAYERS, 3), strict=True
-    ):
-      units = jnp.array(CHOICES[0])[units]
+    for (weights, bias), layer in zip(params, choices.reshape(LAYERS, 3), strict=True):
+      units, activation, adds = jnp.array(CHOICES[0])[layer[0]], layer[1], layer[2]
       new = jax.lax.switch(activation, activations, hidden @ weights + bias)
       new = jnp.where(jnp.arange(width) < units, new, 0.0) + adds * hidden
       hidden = jnp.where(units > 0, new, hidden)
-    return hidden[:, :3]
+    return hidden[:, :2]
 
   def loss(params, choices, rows):
-    wrong = optax.softmax_cross_entropy_with_integer_labels
-    return wrong(logits(params, choices, jnp.array(x)[rows]), jnp.array(y)[rows]).mean()
+    cross_entropy = optax.softmax_cross_entropy_with_integer_labels
+    return cross_entropy(logits(params, choices, jnp.array(x)[rows]), jnp.array(y)[rows]).mean()
 
   @jax.jit
   def train(choices):
     key, first = jax.random.split(jax.random.key(0))
     weights = jax.random.normal(first, (LAYERS, width, width)) / np.sqrt(width)
-    params = [(w, jnp.zeros(width)) for w in weights]
-    optimizer = optax.adam(5e-3)
+    params = [(each, jnp.zeros(width)) for each in weights]
 
     def step(carry, key):
       params, state = carry
@@ -133,10 +131,10 @@ def make_train(train_steps):
 def make_program(
   num_controllers: int = 2,
   num_evaluators: int = 2,
-  num_networks: int = 400,
+  num_networks: int = 320,
   train_steps: int = 100,
   batch_size: int = 8,
-  learning_rate: float = 0.1,
+  learning_rate: float = 2.0,
 ):
   program = lp.Program('architecture_search')
   with program.group('evaluator'):

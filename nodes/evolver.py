@@ -18,7 +18,7 @@ from agents.seeding import Seed
 from agents.types import Nest
 from nodes.evolution.dispatch import Dispatcher
 from nodes.evolution.episodes import Episodes
-from nodes.evolution.options import EvolutionOptions
+from nodes.evolution.options import WorkerOptions
 from nodes.learning import serialisation, warm_start
 from nodes.learning.finite import raise_not_finite
 from nodes.learning.training import Training, newest_checkpoint
@@ -38,7 +38,7 @@ class Evolver:
     make_episodes: Callable[[], Episodes],
     workers: Sequence[Any],
     monitor: Any,
-    options: EvolutionOptions,
+    options: WorkerOptions,
     run: RunOptions,
     num_pairs: int,
     seed: Seed,
@@ -104,7 +104,7 @@ class Generations(Training):
     make_episodes: Callable[[], Episodes],
     workers: Sequence[Any],
     monitor: Any,
-    options: EvolutionOptions,
+    options: WorkerOptions,
     run: RunOptions,
     num_pairs: int,
     seed: Seed,

@@ -22,7 +22,7 @@ from environments import either as environments
 from environments import jax_registry
 from launchers.placement import Resources
 from launchers.program import Program
-from nodes.evolution.options import EvolutionOptions
+from nodes.evolution.options import WorkerOptions
 from nodes.runtime.options import RunOptions
 from programs.options.common import CommonConfig
 from programs.options.preset_choice import OTHERS
@@ -45,7 +45,7 @@ class Config(CommonConfig):
   """The options of a run of evolution strategies."""
 
   run: RunOptions = RunOptions(agent='evolution')
-  evolution: EvolutionOptions = EvolutionOptions()
+  workers: WorkerOptions = WorkerOptions()
   agent: Any = EvolutionConfig()
 
   @property
@@ -59,12 +59,12 @@ class Config(CommonConfig):
     return environments.of(self.run.env) is jax_registry
 
   def _check(self) -> None:
-    pairs, parts = self.agent.num_pairs, self.evolution.virtual_workers
+    pairs, parts = self.agent.num_pairs, self.workers.virtual_workers
     if pairs % parts:
       raise ValueError(
         f'--num_pairs={pairs} does not divide into --virtual_workers={parts}; make it a multiple.'
       )
-    if (workers := self.evolution.num_workers) > parts:
+    if (workers := self.workers.num_workers) > parts:
       raise ValueError(
         f'--num_workers={workers} is more than --virtual_workers={parts}, of which each plays one at a time; '
         'raise --virtual_workers.'
@@ -85,12 +85,12 @@ def make_program(config: Config) -> lp.Program:
   if config.in_jax:
     episodes = Deferred('nodes.evolution.episodes', 'CompiledEpisodes')
     player = Deferred('nodes.evaluation.compiled', 'CompiledPlayer')
-  make_episodes = functools.partial(episodes, *parts, config.evolution.episode_steps)
+  make_episodes = functools.partial(episodes, *parts, config.workers.episode_steps)
 
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT)
   with program.group('worker', roles=['actor', 'inference']):
     workers = []
-    for i in range(config.evolution.num_workers):
+    for i in range(config.workers.num_workers):
       worker = Deferred('nodes.evolution_worker', 'EvolutionWorker')
       node = DataCourierNode(worker, make_episodes, monitor, f'worker/{i}')
       workers.append(program.add_node(node))
@@ -100,7 +100,7 @@ def make_program(config: Config) -> lp.Program:
       make_episodes,
       workers,
       monitor,
-      config.evolution,
+      config.workers,
       config.run,
       config.agent.num_pairs,
       config.root_seed.child('evolver'),

@@ -8,7 +8,7 @@ from agents.options import CheckedOptions, option
 
 
 @dataclasses.dataclass(frozen=True)
-class EvolutionOptions(CheckedOptions):
+class WorkerOptions(CheckedOptions):
   """The workers that play the episodes of a generation."""
 
   num_workers: int = option(2, 'worker processes', at_least=1, at_most=65_536)

@@ -14,7 +14,7 @@ from agents.evolution.config import EvolutionConfig
 from agents.seeding import Seed
 from environments import registry
 from nodes.evolution.episodes import CompiledEpisodes, SteppedEpisodes
-from nodes.evolution.options import EvolutionOptions
+from nodes.evolution.options import WorkerOptions
 from nodes.evolution_worker import EvolutionWorker
 from nodes.evolver import Evolver, Generations
 from nodes.runtime import lifecycle, rpc
@@ -82,7 +82,7 @@ def train(run_dir, num_workers, num_steps=2000, make_episodes=JAX, virtual_worke
     make_episodes,
     [Client(worker) for worker in workers],
     monitor,
-    EvolutionOptions(num_workers, virtual_workers),
+    WorkerOptions(num_workers, virtual_workers),
     RunOptions(num_steps=num_steps, run_dir=str(run_dir)),
     CONFIG.num_pairs,
     Seed(1),
@@ -185,7 +185,7 @@ def test_an_environment_that_fails_ends_its_worker_and_the_evolver_asks_again(en
 
 
 def test_the_evaluator_gets_the_newest_parameters():
-  evolver = Evolver(JAX, [], None, EvolutionOptions(), RunOptions(), 16, Seed(1))
+  evolver = Evolver(JAX, [], None, WorkerOptions(), RunOptions(), 16, Seed(1))
   evolver._training = type('Training', (), {'published': ({'learner_steps': 3}, {'w': np.ones(2)})})
   evolver._gate.open()
   counts, params = evolver.get_params()
