@@ -31,7 +31,7 @@ class Evaluator:
 
 
 class Server:
-  """Has the policy: for each choice the logits of its alternatives. It follows gradients as they come."""
+  """Has the policy: the logits of the alternatives of each choice. It follows gradients as they come."""
 
   def __init__(self, num_networks, learning_rate):
     self._num_networks, self._learning_rate = num_networks, learning_rate

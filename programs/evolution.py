@@ -66,8 +66,8 @@ class Config(CommonConfig):
       )
     if (workers := self.workers.num_workers) > parts:
       raise ValueError(
-        f'--num_workers={workers} is more than --virtual_workers={parts}, of which each plays one at a time; '
-        'raise --virtual_workers.'
+        f'--num_workers={workers} is more than --virtual_workers={parts}, of which each '
+        'plays one at a time; raise --virtual_workers.'
       )
     if self.evaluation.video_period and self.in_jax:
       raise ValueError(
