@@ -106,16 +106,10 @@ def read(run_dir):
     return f.read()
 
 
-@pytest.fixture(scope='module')
-def one_worker(tmp_path_factory):
-  run_dir = tmp_path_factory.mktemp('one')
-  return train(run_dir, 1), read(run_dir)
-
-
-def test_several_workers_equal_one_bit_for_bit(one_worker, tmp_path):
-  counts, params = one_worker
-  assert train(tmp_path, 3) == counts
-  assert read(tmp_path) == params
+def test_several_workers_equal_one_bit_for_bit(tmp_path):
+  counts = train(tmp_path / 'one', 1)
+  assert train(tmp_path / 'three', 3) == counts
+  assert read(tmp_path / 'one') == read(tmp_path / 'three')
   assert counts['actor_steps'] >= 2000 and counts['environment_frames'] == counts['actor_steps']
   # Catch has nine steps, and a generation sixteen pairs.
   assert counts['learner_steps'] * 16 * 2 * 9 == counts['actor_steps']
