@@ -205,6 +205,7 @@ def learned(episodes, generations, flip=False):
 
 
 @pytest.mark.slow
+@pytest.mark.trains
 def test_it_learns_cartpole_and_a_wrong_sign_does_not():
   make_agent = functools.partial(Evolution, EvolutionConfig())
   episodes = CompiledEpisodes(make_agent, lambda: gymnax.make('CartPole-v1'), 0)
