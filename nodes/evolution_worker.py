@@ -39,7 +39,8 @@ class EvolutionWorker:
   def evaluate(self, vector: np.ndarray, seeds: np.ndarray) -> Played:
     """Returns the returns, float32 `[P, 2]`, and lengths, int32 `[P, 2]`, of the episodes of P pairs.
 
-    An RPC. It is idempotent: the result depends on the arguments alone.
+    After them come statistics of the observations, float32 `[S]`. An RPC. It is idempotent: the result
+    depends on the arguments alone.
 
     Args:
       vector: the parameters that are perturbed, float32 `[D]`.
@@ -55,16 +56,15 @@ class EvolutionWorker:
         raise rpc.retry_later_error()
       began = time.monotonic()
       try:
-        returns, lengths = self._episodes.play(vector, seeds, self._stop.is_set)
-        if not np.isfinite(returns).all():
-          raise ValueError(f'an episode of {self._name} returned a value that is not finite')
-        return returns, lengths
+        returns, lengths, seen = self._episodes.play(vector, seeds, self._stop.is_set)
+        for what, values in (('returned', returns), ('had', seen)):
+          if not np.isfinite(values).all():
+            raise ValueError(f'an episode of {self._name} {what} a value that is not finite')
+        return returns, lengths, seen
       except lifecycle.Stopped:
         raise rpc.retry_later_error() from None
       except Exception as error:
-        self._error = (
-          error  # Ends this node, whose log then has it; another worker repeats the part.
-        )
+        self._error = error  # Ends this node, whose log has it; another worker repeats the part.
         raise rpc.retry_later_error() from error
       finally:
         self._playing += time.monotonic() - began

@@ -159,8 +159,9 @@ class Generations(Training):
       played = self._dispatcher.play(generation, vector, parts, self._report_or_stop)
     self._waited += time.monotonic() - began
     activity.mark(activity.UPDATING)
-    returns, lengths = (np.concatenate(arrays) for arrays in zip(*played, strict=True))
-    state, metrics = jax.device_get(self._evolve(self._state, seeds, returns))
+    *episodes, seen = zip(*played, strict=True)
+    returns, lengths = map(np.concatenate, episodes)
+    state, metrics = jax.device_get(self._evolve(self._state, seeds, returns, np.stack(seen)))
     if not all_finite(state.params, metrics):
       raise_not_finite(generation + 1, metrics)
     self._state = state

@@ -26,6 +26,7 @@ from nodes.evolution.options import WorkerOptions
 from nodes.runtime.options import RunOptions
 from programs.options.common import CommonConfig
 from programs.options.preset_choice import OTHERS
+from programs.options.presets import MUJOCO
 from programs.parts import default_placement, monitoring
 from programs.parts.agent_constructors import make_agent
 from programs.parts.launchpad_nodes import DataCourierNode, Deferred
@@ -34,8 +35,17 @@ from programs.parts.launchpad_nodes import DataCourierNode, Deferred
 # have none: the evolver gives a part that is late to another worker.
 CALL_TIMEOUT = 30
 
+# For gaits: longer episodes, more of what is perturbed, and features of any scale.
+_MUJOCO = {
+  'normalize_observations': True,
+  'num_pairs': 32,
+  'sigma': 0.05,
+  'learning_rate': 0.02,
+  'num_steps': 1_000_000,
+}
 PRESETS: dict[str, Any] = {
   'catch': {'num_steps': 300_000},
+  **{f'gymnasium:{task}-v5': _MUJOCO for task in MUJOCO},
   OTHERS: {'num_steps': 1_000_000},
 }
 

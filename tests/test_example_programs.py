@@ -1,6 +1,8 @@
 """The Launchpad programs of `examples/` outside of reinforcement learning."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +10,8 @@ import pytest
 from benchmarks.running import processes
 from examples import architecture_search, kernel_matrix
 from rundir import run_end
-from tests.programs_under_test import launch
+from tests.programs_under_test import ROOT, launch
+from tests.waiting import DEADLINE
 
 
 def empirical_tangent_kernel(sequences, units, networks):
@@ -98,16 +101,24 @@ def test_the_gradient_of_a_controller_is_that_of_the_expected_reward():
   np.testing.assert_allclose(found, exact, atol=0.01)
 
 
-def test_a_network_is_trained_once_and_layers_without_units_do_not_count():
-  evaluator = architecture_search.Evaluator(train_steps=5)
-  linear = (0, 0, 0) * architecture_search.LAYERS
-  others = (0, 3, 1) * architecture_search.LAYERS  # The activation of no layer.
-  assert evaluator.reward(linear) == evaluator.reward(others)
-  calls = []
-  evaluator._train = lambda: lambda choices: calls.append(choices) or 0.5
-  assert evaluator.reward(linear) != 0.5 and not calls
-  wide = (3, 2, 0) * architecture_search.LAYERS
-  assert evaluator.reward(wide) == evaluator.reward(wide) == 0.5 and len(calls) == 1
+def test_the_gradient_of_a_network_lowers_its_loss_and_layers_without_units_do_not_count():
+  """Each function can be followed: an untrained network guesses, a trained one does not."""
+  for name in ('tanh', 'relu', 'sin'):
+    network = (16, name, 0, 'sin', 16, name)
+    before = architecture_search.accuracy(network, 0)
+    assert architecture_search.accuracy(network, 200) > max(before, 0.6) + 0.1
+    assert architecture_search.accuracy((*network[:2], 0, 'tanh', *network[4:]), 200) == (
+      architecture_search.accuracy(network, 200)
+    )
+
+
+def test_a_network_is_trained_once(monkeypatch):
+  network = (4, 'tanh', 0, 'relu', 0, 'relu')
+  trained = []
+  monkeypatch.setattr(architecture_search, 'accuracy', lambda n: trained.append(n) or 0.5)
+  evaluator = architecture_search.Evaluator()
+  assert evaluator.reward(network) == evaluator.reward(network) == 0.5
+  assert trained == [network]
 
 
 def test_the_server_follows_gradients_upwards(monkeypatch):
@@ -125,7 +136,7 @@ def test_the_server_follows_gradients_upwards(monkeypatch):
 def test_an_architecture_search_runs_to_its_end(tmp_path):
   process = launch(
     *('--program=examples/architecture_search.py:make_program', f'--run_dir={tmp_path}/run'),
-    *('--num_networks=32', '--train_steps=5'),
+    '--num_networks=32',
   )
   assert process.returncode == 0, process.stderr
   assert re.search(r'\[server/0\] mean reward of the first quarter 0\.\d+, of the', process.stdout)
@@ -150,3 +161,30 @@ def test_a_policy_gradient_finds_better_networks_than_random_search(tmp_path):
     )
     found[rate] = list(quarters(process))
   assert found['learned'][1] > found['random'][1] + 0.1
+
+
+_PLAIN = """
+import launchpad as lp
+from examples import {name}
+lp.launch({name}.make_program({options}), launch_type='local_mt').wait()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'name, options, printed',
+  [
+    ('kernel_matrix', 'block_size=100', '3 blocks; accuracy '),
+    ('architecture_search', 'num_networks=16', 'mean reward of the first quarter '),
+  ],
+)
+def test_launchpads_own_launch_runs_them(name, options, printed):
+  process = subprocess.run(
+    [sys.executable, '-c', _PLAIN.format(name=name, options=options)],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=DEADLINE,
+  )
+  assert process.returncode == 0, process.stderr
+  assert process.stdout.startswith(printed)

@@ -28,6 +28,11 @@ class EvolutionConfig(OptimizerConfig, NetworkConfig):
   l2_cost: float = option(
     0.005, 'Weight of half the squared parameters in what is minimised.', at_least=0
   )
+  normalize_observations: bool = option(
+    False,
+    'Whether networks receive observations minus their running mean, divided by their running standard '
+    'deviation and clipped to [-10, 10], as Salimans et al. do on MuJoCo; not for uint8 or labels.',
+  )
   learning_rate: float = 0.05
   max_gradient_norm: float = 0.0
   mlp_sizes: tuple[int, ...] = (32,)

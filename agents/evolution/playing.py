@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
+from agents.evolution.agent import Evolution
 from agents.types import LAST, Array, Nest, Timestep
 
 
@@ -17,6 +18,7 @@ class Episode(NamedTuple):
 
   environment: Nest  # The state.
   core_state: Nest  # `[1, ...]` per leaf.
+  seen: Nest  # Statistics of its observations.
   action: Array
   key: Array
   over: Array  # bool.
@@ -34,8 +36,8 @@ def act(
 
 
 def play(
-  agent: Agent, environment: JaxEnvironment, params: Nest, keys: Array, max_steps: int
-) -> tuple[Array, Array]:
+  agent: Evolution, environment: JaxEnvironment, params: Nest, keys: Array, max_steps: int
+) -> tuple[Array, Array, Nest]:
   """Plays an episode with each policy, until all are over.
 
   Args:
@@ -46,27 +48,34 @@ def play(
     max_steps: after which an episode counts with its return so far; 0 for no limit.
 
   Returns:
-    Raw returns, float32 `[N]`, and lengths in steps, int32 `[N]`.
+    Raw returns, float32 `[N]`, lengths in steps, int32 `[N]`, and statistics of the observations.
   """
 
   def begin(params: Nest, key: Array) -> Episode:
     key, reset_key, act_key = jax.random.split(key, 3)
     state, timestep = environment.reset(reset_key)
     action, core_state = act(agent, params, agent.initial_core_state(1), timestep, act_key)
+    seen = agent.having_seen(agent.nothing_seen(), timestep.observation)
     over, none = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
-    return Episode(_strong(state), _strong(core_state), action, key, over, jnp.float32(0.0), none)
+    parts = _strong(state), _strong(core_state), _strong(seen)
+    return Episode(*parts, action, key, over, jnp.float32(0.0), none)
 
   def advance(params: Nest, episode: Episode) -> Episode:
     key, step_key, act_key = jax.random.split(episode.key, 3)
     dtype: Any = jax.dtypes.canonicalize_dtype(environment.action_spec.dtype)
     state, timestep = environment.step(episode.environment, episode.action.astype(dtype), step_key)
     action, core_state = act(agent, params, episode.core_state, timestep, act_key)
+    over = timestep.step_type == LAST
+    seen = agent.having_seen(episode.seen, timestep.observation)
+    # As elsewhere, the observation after the last action does not count.
+    seen = jax.tree.map(lambda old, new: jnp.where(over, old, new), episode.seen, seen)
     after = Episode(
       _strong(state),
       _strong(core_state),
+      _strong(seen),
       action,
       key,
-      timestep.step_type == LAST,
+      over,
       episode.episode_return + timestep.reward,
       episode.length + 1,
     )
@@ -78,7 +87,7 @@ def play(
 
   episodes = jax.vmap(begin)(params, keys)
   episodes = jax.lax.while_loop(goes_on, lambda now: jax.vmap(advance)(params, now), episodes)
-  return episodes.episode_return, episodes.length
+  return episodes.episode_return, episodes.length, episodes.seen
 
 
 def _strong(state: Nest) -> Nest:

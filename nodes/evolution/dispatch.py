@@ -14,8 +14,9 @@ from absl import logging
 
 from nodes.runtime import lifecycle, rpc
 
-# What a worker has returned: returns float32 `[P, 2]` and lengths int32 `[P, 2]` of the episodes.
-Played = tuple[np.ndarray, np.ndarray]
+# What a worker has returned: returns float32 `[P, 2]` and lengths int32 `[P, 2]` of the episodes, and
+# statistics of their observations, float32 `[S]`.
+Played = tuple[np.ndarray, np.ndarray, np.ndarray]
 _POLL_SECONDS = 0.05
 _PATIENCE = 2.0  # A part is late after so many times the longest of the last replies.
 
@@ -160,10 +161,10 @@ class Dispatcher:
 
 def _checked(result: Any, num_pairs: int) -> Played:
   """Returns what another node has sent; raises ValueError if it is not what a worker returns."""
-  returns, lengths = (np.asarray(array) for array in result)
+  returns, lengths, seen = (np.asarray(array) for array in result)
   shapes = {array.shape for array in (returns, lengths)}
-  if shapes != {(num_pairs, 2)} or not np.isfinite(returns).all():
+  if shapes != {(num_pairs, 2)} or not (np.isfinite(returns).all() and np.isfinite(seen).all()):
     raise ValueError(
       f'a worker has returned arrays {sorted(shapes)}, which must be finite and {(num_pairs, 2)}'
     )
-  return returns, lengths
+  return returns, lengths, seen

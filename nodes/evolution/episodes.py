@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +37,9 @@ class Episodes(abc.ABC):
 
   @abc.abstractmethod
   def play(self, vector: np.ndarray, seeds: np.ndarray, should_stop: Callable[[], bool]) -> Played:
-    """Returns raw returns, float32 `[P, 2]`, and lengths in steps, int32 `[P, 2]`.
+    """Returns raw returns, float32 `[P, 2]`, lengths in steps, int32 `[P, 2]`, and statistics.
+
+    Those are of all observations, float32 `[S]`, as `Evolution.pooled` returns them.
 
     Args:
       vector: the parameters, float32 `[D]`.
@@ -75,12 +76,12 @@ class CompiledEpisodes(Episodes):
     environment = make_environment()
     self.agent = make_agent(environment.observation_spec, environment.action_spec)
 
-    def play(vector: Array, seeds: Array) -> tuple[Array, Array]:
+    def play(vector: Array, seeds: Array) -> tuple[Array, Array, Array]:
       keys = jnp.repeat(jax.vmap(strategy.episode_key)(seeds), 2)
       params = self._policies(vector, seeds)
-      played = playing.play(self.agent, environment, params, keys, max_steps)
+      *played, seen = playing.play(self.agent, environment, params, keys, max_steps)
       returns, lengths = (x.reshape(-1, 2) for x in played)
-      return returns, lengths
+      return returns, lengths, self.agent.pooled(seen)
 
     self._play = jax.jit(play)
 
@@ -112,21 +113,16 @@ class SteppedEpisodes(Episodes):
     self.agent = make_agent(spec.observations, spec.actions)
     self._make_environment, self._max_steps = make_environment, max_steps
     self._make_policies = jax.jit(self._policies)
-    one = functools.partial(playing.act, self.agent)
-    self._act = jax.jit(jax.vmap(one))
-    self._core_state = jax.jit(
-      lambda n: jax.tree.map(
-        lambda x: jnp.broadcast_to(x, (n, *x.shape)), self.agent.initial_core_state(1)
-      ),
-      static_argnums=0,
-    )
+    self._act, self._pooled = jax.jit(jax.vmap(self._act_and_see)), jax.jit(self.agent.pooled)
 
   def play(self, vector: np.ndarray, seeds: np.ndarray, should_stop: Callable[[], bool]) -> Played:
     """Steps the environments until all episodes are over. See the base class."""
     activity.mark(activity.PLAYING)
     policies = self._make_policies(vector, seeds)
     count = 2 * len(seeds)
-    core_state, keys = self._core_state(count), jax.random.split(jax.random.key(0), count)
+    new = self.agent.initial_core_state(1), self.agent.nothing_seen()
+    memory = jax.tree.map(lambda x: jnp.tile(x, (count, *[1] * x.ndim)), new)
+    keys = jax.random.split(jax.random.key(0), count)
     returns, lengths = np.zeros(count, np.float32), np.zeros(count, np.int32)
     over = np.zeros(count, bool)
     seed = int(seeds[0][0]) >> 1  # Below 2**31, as every library takes it.
@@ -136,12 +132,22 @@ class SteppedEpisodes(Episodes):
         activity.mark(activity.PLAYING)
         if should_stop():
           raise lifecycle.Stopped
-        action, core_state = self._act(policies, core_state, Timestep(*timestep), keys)
+        action, memory = self._act(policies, memory, Timestep(*timestep), keys, over)
         timestep = environment.step(np.asarray(action))
         returns += np.where(over, 0.0, timestep.reward).astype(np.float32)
         lengths += ~over
         over |= _game_over(environment, timestep)
-    return returns.reshape(-1, 2), lengths.reshape(-1, 2)
+    seen = np.asarray(self._pooled(memory[1]))
+    return returns.reshape(-1, 2), lengths.reshape(-1, 2), seen
+
+  def _act_and_see(
+    self, params: Nest, memory: tuple[Nest, Nest], timestep: Timestep, key: Array, over: Array
+  ) -> tuple[Array, tuple[Nest, Nest]]:
+    """Returns an action, and the core state and statistics, which stay once the episode is over."""
+    core_state, seen = memory
+    action, core_state = playing.act(self.agent, params, core_state, timestep, key)
+    after = core_state, self.agent.having_seen(seen, timestep.observation)
+    return action, jax.tree.map(lambda old, new: jnp.where(over, old, new), memory, after)
 
 
 def _game_over(environment: BatchedEnvironment, timestep: dm_env.TimeStep) -> Any:

@@ -14,6 +14,7 @@ from agents.evolution.config import EvolutionConfig
 from agents.types import Timestep
 
 ARRAY = specs.Array((3,), np.float32)
+UNSEEN = np.zeros((1, 0), np.float32)  # The statistics of a part without `normalize_observations`.
 
 
 def make_agent(actions=None, observations=ARRAY, **options):
@@ -102,9 +103,10 @@ def test_increasing_changes_of_the_returns_give_the_same_parameters(change):
   seeds = strategy.seeds(jax.random.key(1), 0, 16)
   returns = jnp.array(np.random.default_rng(2).integers(-4, 5, (16, 2)), jnp.float32)
   evolve = jax.jit(agent.evolve)
-  first, changed = evolve(state, seeds, returns)[0], evolve(state, seeds, change(returns))[0]
+  first, changed, other = (
+    evolve(state, seeds, each, UNSEEN)[0] for each in (returns, change(returns), -returns)
+  )
   jax.tree.map(np.testing.assert_array_equal, first, changed)
-  other = evolve(state, seeds, -returns)[0]
   assert not np.array_equal(agent.flat(first.params), agent.flat(other.params))
   assert int(first.learner_steps) == 1
 
@@ -115,7 +117,8 @@ def test_without_differences_only_the_cost_of_parameters_acts():
   for l2_cost in (0.0, 0.1):
     agent = make_agent(l2_cost=l2_cost)
     state = agent.init(jax.random.key(0))
-    vector, after = (agent.flat(s.params) for s in (state, agent.evolve(state, seeds, returns)[0]))
+    after, _ = agent.evolve(state, seeds, returns, UNSEEN)
+    vector, after = agent.flat(state.params), agent.flat(after.params)
     if l2_cost:
       assert jnp.linalg.norm(after) < jnp.linalg.norm(vector)
     else:
@@ -131,7 +134,7 @@ def test_a_generation_climbs():
   @jax.jit
   def generation(state, seeds):
     policies = agent.perturbed(agent.flat(state.params), seeds)
-    return agent.evolve(state, seeds, -distance(policies))[0]
+    return agent.evolve(state, seeds, -distance(policies), UNSEEN)[0]
 
   for k in range(200):
     state = generation(state, strategy.seeds(jax.random.key(1), k, 16))
@@ -208,6 +211,12 @@ class Constant:
   def initial_core_state(self, batch_size):
     return {}
 
+  def nothing_seen(self):
+    return {}
+
+  def having_seen(self, statistics, observation):
+    return statistics
+
   def act(self, params, core_state, timestep, exploration, keys):
     action = jnp.broadcast_to(params, timestep.step_type.shape)
     return type('Output', (), {'action': action, 'core_state': core_state})
@@ -216,15 +225,112 @@ class Constant:
 def test_each_policy_plays_one_whole_episode():
   keys = jax.random.split(jax.random.key(0), 20)
   params = jnp.arange(20, dtype=jnp.int32) % 2
-  returns, lengths = playing.play(Constant(), Fuse(), params, keys, 0)
+  returns, lengths, _ = playing.play(Constant(), Fuse(), params, keys, 0)
   assert set(np.asarray(lengths)) == {1, 2, 3, 4, 5}
   np.testing.assert_array_equal(returns, lengths * params)
 
-  cut, cut_lengths = playing.play(Constant(), Fuse(), params, keys, 3)
+  cut, cut_lengths, _ = playing.play(Constant(), Fuse(), params, keys, 3)
   np.testing.assert_array_equal(cut_lengths, np.minimum(lengths, 3))
   np.testing.assert_array_equal(cut, np.minimum(lengths, 3) * params)
 
   both = jnp.repeat(keys[:10], 2)  # Of pairs: the same episode for both policies.
-  returns, lengths = playing.play(Constant(), Fuse(), params, both, 0)
+  returns, lengths, _ = playing.play(Constant(), Fuse(), params, both, 0)
   np.testing.assert_array_equal(lengths[::2], lengths[1::2])
   np.testing.assert_array_equal(returns[1::2], lengths[1::2])
+
+
+def test_statistics_are_part_of_the_parameters_and_have_neither_noise_nor_gradient():
+  agent = make_agent(normalize_observations=True, l2_cost=0.1)
+  state, without = agent.init(jax.random.key(0)), make_agent(l2_cost=0.1)
+  vector, unflatten = agent.flat(state.params), agent.unflatten(state.params)
+  jax.tree.map(np.testing.assert_array_equal, unflatten(vector), state.params)
+  assert jax.tree.structure(state.opt_state) == jax.tree.structure(
+    without.init(jax.random.key(0)).opt_state
+  )
+  marked = jax.tree.map(lambda x: x, state.params)
+  marked['observation_statistics']['mean'] = jnp.array([7.0, 8.0, 9.0])
+  seeds = strategy.seeds(jax.random.key(1), 0, 16)
+  policies = agent.perturbed(agent.flat(marked), seeds)
+  assert policies.shape == (16, 2, vector.size)
+  for policy in map(unflatten, policies.reshape(32, -1)):
+    np.testing.assert_array_equal(policy['observation_statistics']['mean'], [7, 8, 9])
+    np.testing.assert_array_equal(policy['observation_statistics']['variance'], [1, 1, 1])
+  np.testing.assert_array_equal(
+    policies[..., :-7], without.perturbed(agent.flat(state.params)[:-7], seeds)
+  )
+
+
+def test_a_generation_adds_what_its_parts_have_seen_to_the_statistics():
+  agent = make_agent(normalize_observations=True)
+  state = agent.init(jax.random.key(0))
+  seeds = strategy.seeds(jax.random.key(1), 0, 16)
+  returns = jnp.arange(32.0).reshape(16, 2)
+  rows = np.random.default_rng(0).normal(1000.0, [1.0, 5.0, 0.1], (60, 3)).astype(np.float32)
+  evolve, see = jax.jit(agent.evolve), jax.jit(agent.having_seen)
+
+  def seen(parts):  # Each of two episodes.
+    found = []
+    for part in parts:
+      episodes = []
+      for episode in np.split(part, 2):
+        statistics = agent.nothing_seen()
+        for row in episode:
+          statistics = see(statistics, row)
+        episodes.append(statistics)
+      found.append(agent.pooled(jax.tree.map(lambda *x: jnp.stack(x), *episodes)))
+    return np.stack(found)
+
+  for parts in (np.split(rows[:40], 4), np.split(rows[40:], 1)):
+    state, _ = evolve(state, seeds, returns, seen(parts))
+  found = state.params['observation_statistics']
+  assert found['count'] == 60
+  np.testing.assert_allclose(found['mean'], rows.mean(0), rtol=1e-6)
+  np.testing.assert_allclose(found['variance'], rows.astype(np.float64).var(0), rtol=1e-2)
+
+
+def test_the_policies_act_on_normalised_observations():
+  agent, plain = make_agent(normalize_observations=True), make_agent()
+  params = agent.init(jax.random.key(3)).params
+  mean, variance = np.array([5.0, -3.0, 100.0]), np.array([4.0, 0.25, 900.0])
+  params['observation_statistics'] = {
+    'count': jnp.float32(10.0),
+    'mean': jnp.asarray(mean, jnp.float32),
+    'variance': jnp.asarray(variance, jnp.float32),
+  }
+  observation = np.random.default_rng(0).normal(mean, np.sqrt(variance), (50, 3))
+
+  def act(agent, params, rows):
+    timestep = Timestep(np.zeros(50, np.uint8), np.zeros(50), np.ones(50), rows.astype(np.float32))
+    keys = jax.random.split(jax.random.key(0), 50)
+    return agent.act(params, agent.initial_core_state(50), timestep, np.zeros(50), keys).action
+
+  weights = {'params': params['params']}
+  expected = act(plain, weights, (observation - mean) / np.sqrt(variance))
+  np.testing.assert_array_equal(act(agent, params, observation), expected)
+  assert len(set(np.asarray(expected))) == 2
+
+
+def test_bytes_are_not_normalised():
+  with pytest.raises(ValueError, match='--normalize_observations is for features'):
+    make_agent(observations=specs.Array((8, 8, 1), np.uint8), normalize_observations=True)
+
+
+def test_the_statistics_of_episodes_are_of_the_observations_before_their_ends():
+  class Counting(Fuse):  # Observes how many steps are left.
+    def reset(self, key):
+      left, _ = super().reset(key)
+      return left, begin_episode(jnp.full(3, left, jnp.float32))
+
+    def step(self, left, action, key):
+      return left - 1, transition(jnp.full(3, left - 1, jnp.float32), 0.0, left == 1)
+
+  agent = make_agent(normalize_observations=True)
+  params = agent.init(jax.random.key(0)).params
+  params = jax.tree.map(lambda x: jnp.broadcast_to(x, (20, *x.shape)), params)
+  keys = jax.random.split(jax.random.key(0), 20)
+  _, lengths, seen = playing.play(agent, Counting(), params, keys, 0)
+  rows = np.concatenate([np.arange(1, n + 1) for n in np.asarray(lengths)])
+  count, mean, variance = (np.asarray(x) for x in np.split(agent.pooled(seen), [1, 4]))
+  assert count == len(rows)
+  np.testing.assert_allclose(mean, rows.mean(), rtol=1e-5)
+  np.testing.assert_allclose(variance, rows.var(), rtol=1e-5)

@@ -17,7 +17,7 @@ PARTS = [np.full((2, 2), k, np.uint32) for k in range(4)]
 def result(seeds, number=0):
   """Returns what a worker returns for seeds; `number` says which worker."""
   returns = np.full((len(seeds), 2), 10.0 * seeds[0, 0] + number, np.float32)
-  return returns, np.ones((len(seeds), 2), np.int32)
+  return returns, np.ones((len(seeds), 2), np.int32), np.zeros(0, np.float32)
 
 
 class Worker:
@@ -62,7 +62,7 @@ class Run:
     wait_until(lambda: not self.thread.is_alive())
     if self.error:
       raise self.error
-    return [returns[0, 0] for returns, _ in self.played]
+    return [returns[0, 0] for returns, *_ in self.played]
 
 
 def calls(worker, count):
@@ -153,8 +153,9 @@ def test_a_part_of_a_worker_that_is_away_goes_to_another_one():
   'returned, words',
   [
     (ValueError('a mistake'), 'a mistake'),
-    ((np.zeros((3, 2)), np.zeros((3, 2))), r'must be finite and \(2, 2\)'),
-    ((np.full((2, 2), np.nan), np.zeros((2, 2))), 'must be finite'),
+    ((np.zeros((3, 2)), np.zeros((3, 2)), np.zeros(0)), r'must be finite and \(2, 2\)'),
+    ((np.full((2, 2), np.nan), np.zeros((2, 2)), np.zeros(0)), 'must be finite'),
+    ((np.zeros((2, 2)), np.zeros((2, 2)), np.full(7, np.inf)), 'must be finite'),
   ],
 )
 def test_an_error_or_a_wrong_result_ends_the_run(returned, words):

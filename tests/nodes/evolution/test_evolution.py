@@ -1,5 +1,6 @@
 """Evolver and workers, without a launcher."""
 
+import dataclasses
 import functools
 import threading
 from concurrent import futures
@@ -23,7 +24,11 @@ from rundir import final_params, saved_params
 from tests.waiting import DEADLINE, wait_until
 
 CONFIG = EvolutionConfig(num_pairs=16, mlp_sizes=(8,))
-JAX = functools.partial(CompiledEpisodes, functools.partial(Evolution, CONFIG), Catch, 0)
+NORMALIZED = dataclasses.replace(CONFIG, normalize_observations=True)
+JAX, NORMALIZED_JAX = (
+  functools.partial(CompiledEpisodes, functools.partial(Evolution, config), Catch, 0)
+  for config in (CONFIG, NORMALIZED)
+)
 
 
 def stepped(env='catch', config=CONFIG, max_steps=0):
@@ -106,9 +111,10 @@ def read(run_dir):
     return f.read()
 
 
-def test_several_workers_equal_one_bit_for_bit(tmp_path):
-  counts = train(tmp_path / 'one', 1)
-  assert train(tmp_path / 'three', 3) == counts
+@pytest.mark.parametrize('make_episodes', [JAX, NORMALIZED_JAX], ids=['raw', 'normalised'])
+def test_several_workers_equal_one_bit_for_bit(tmp_path, make_episodes):
+  counts = train(tmp_path / 'one', 1, make_episodes=make_episodes)
+  assert train(tmp_path / 'three', 3, make_episodes=make_episodes) == counts
   assert read(tmp_path / 'one') == read(tmp_path / 'three')
   assert counts['actor_steps'] >= 2000 and counts['environment_frames'] == counts['actor_steps']
   # Catch has nine steps, and a generation sixteen pairs.
@@ -131,15 +137,32 @@ def test_environments_of_the_registry_depend_on_seeds_alone():
   vector = np.zeros(agent.flat(agent.init(Seed(1).key()).params).shape, np.float32)
   seeds = np.array([[7, 1], [7, 2], [9, 3]], np.uint32)
   go = lambda: False  # noqa: E731
-  returns, lengths = player.play(vector, seeds, go)
+  returns, lengths, _ = player.play(vector, seeds, go)
   assert set(np.unique(returns)) <= {-1.0, 1.0} and (lengths == 9).all()
   player.play(vector, seeds + 100, go)
   for again in (player.play(vector, seeds, go), other.play(vector, seeds, go)):
-    np.testing.assert_array_equal(again, (returns, lengths))
+    np.testing.assert_array_equal(again[:2], (returns, lengths))
   with pytest.raises(lifecycle.Stopped):
     player.play(vector, seeds, lambda: True)
-  cut, cut_lengths = stepped(max_steps=4).play(vector, seeds, go)
+  cut, cut_lengths, _ = stepped(max_steps=4).play(vector, seeds, go)
   assert (cut_lengths == 4).all() and not cut.any()
+
+
+def test_what_the_policies_see_counts_until_their_episodes_end():
+  player = stepped('cartpole', NORMALIZED)
+  agent = player.agent
+  vector = np.asarray(agent.flat(agent.init(Seed(1).key()).params))
+  seeds = np.array([[7, 1], [7, 2], [9, 3]], np.uint32)
+  _, lengths, seen = player.play(vector, seeds, lambda: False)
+  assert len(set(lengths.ravel())) > 1
+  count, mean, variance = np.split(seen, [1, 5])
+  assert count == lengths.sum() and (np.abs(mean) < 1).all() and (variance > 0).all()
+  seen[1:5] += 1.0  # As if all had been seen elsewhere.
+  returns = np.arange(6.0).reshape(3, 2)
+  state, _ = agent.evolve(agent.init(Seed(1).key()), seeds, returns, seen[None])
+  found = state.params['observation_statistics']
+  np.testing.assert_allclose(found['mean'], mean + 1, rtol=1e-5)
+  np.testing.assert_allclose(found['variance'], variance, rtol=1e-5)
 
 
 def test_workers_play_environments_of_the_registry(tmp_path):
@@ -199,8 +222,8 @@ def learned(episodes, generations, flip=False):
   state, key = agent.init(jax.random.split(Seed(1).key())[0]), Seed(2).key()
   for generation in range(generations):
     seeds = np.asarray(strategy.seeds(key, generation, 64))
-    returns, _ = episodes.play(np.asarray(agent.flat(state.params)), seeds, lambda: False)
-    state, _ = evolve(state, seeds, returns[:, ::-1] if flip else returns)
+    returns, _, seen = episodes.play(np.asarray(agent.flat(state.params)), seeds, lambda: False)
+    state, _ = evolve(state, seeds, returns[:, ::-1] if flip else returns, seen[None])
   return returns.mean()
 
 
