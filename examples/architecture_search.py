@@ -18,7 +18,7 @@ FUNCTIONS = {  # And their derivatives.
   'relu': (lambda z: np.maximum(z, 0), lambda z: 1.0 * (z > 0)),
   'sin': (np.sin, np.cos),
 }
-# A network has three layers. The choices are the units of each, of which 0 are no layer, and its function.
+# Of three layers, the units (0: no layer) and the function of each.
 CHOICES = ((0, 4, 16, 64), tuple(FUNCTIONS)) * 3
 
 
@@ -27,15 +27,15 @@ def accuracy(network, steps=200):
   rng = np.random.default_rng(0)
   x = rng.normal(size=(1500, 4))
   y = np.sin(3 * x[:, :1]) * x[:, 1:2] > 0
-  pairs = [pair for pair in zip(network[::2], network[1::2]) if pair[0]]
-  sizes = [4, *(units for units, _ in pairs), 1]
-  functions = [FUNCTIONS[name] for _, name in pairs]
+  layers = [network[k : k + 2] for k in range(0, len(network), 2) if network[k]]
+  sizes = [4, *(units for units, _ in layers), 1]
+  functions = [FUNCTIONS[name] for _, name in layers]
   weights = [rng.normal(size=(n + 1, m)) / np.sqrt(n + 1) for n, m in itertools.pairwise(sizes)]
   squares = [np.zeros_like(w) for w in weights]
 
   def forward(rows):
     inputs, sums = [], [x[rows]]
-    for w, (function, _) in zip(weights, [FUNCTIONS['identity'], *functions]):
+    for w, (function, _) in zip(weights, [FUNCTIONS['identity'], *functions], strict=True):
       inputs.append(np.insert(function(sums[-1]), 0, 1, axis=1))  # The first one is of the bias.
       sums.append(inputs[-1] @ w)
     return inputs, sums
@@ -64,8 +64,9 @@ class Evaluator:
 class Server:
   """Has the policy: the logits of each choice. It follows gradients as they come."""
 
-  def __init__(self, num_networks, learning_rate):
-    self._num_networks, self._learning_rate = num_networks, learning_rate
+  def __init__(self, num_controllers, num_networks, learning_rate):
+    self._controllers, self._num_networks = num_controllers, num_networks
+    self._learning_rate = learning_rate
     self._lock, self._done = threading.Lock(), threading.Event()
     self._logits, self._rewards = [np.zeros(len(choice)) for choice in CHOICES], []
 
@@ -74,16 +75,20 @@ class Server:
 
   def update(self, gradients, rewards):
     with self._lock:
-      self._logits = [x + self._learning_rate * g for x, g in zip(self._logits, gradients)]
+      for logits, gradient in zip(self._logits, gradients, strict=True):
+        logits += self._learning_rate * gradient
       self._rewards += rewards
-    if len(self._rewards) >= self._num_networks:
-      self._done.set()
+      goes_on = len(self._rewards) < self._num_networks
+      self._controllers -= not goes_on
+      if not self._controllers:
+        self._done.set()
+      return goes_on
 
   def run(self):
     self._done.wait()
     first, *_, last = np.array_split(self._rewards, 4)
     print(f'mean reward of the first quarter {first.mean():.3f}, of the last {last.mean():.3f}')
-    print('network:', *(choice[x.argmax()] for choice, x in zip(CHOICES, self._logits)))
+    print('network:', *(c[x.argmax()] for c, x in zip(CHOICES, self._logits, strict=True)))
     lp.stop()
 
 
@@ -93,17 +98,19 @@ class Controller:
     self._batch_size, self._entropy_cost = batch_size, entropy_cost
 
   def run(self):
-    while True:  # Until the server stops the program.
+    goes_on = True
+    while goes_on:
       policy = [np.exp(x) / np.exp(x).sum() for x in self._server.logits()]
       chosen = np.array([self._rng.choice(len(p), self._batch_size, p=p) for p in policy])
       calls = []
       for row in chosen.T:
-        evaluator = self._evaluators[row.sum() % len(self._evaluators)]  # Which may know the network.
-        calls.append(evaluator.futures.reward(tuple(c[k] for c, k in zip(CHOICES, row))))
+        network = tuple(c[k] for c, k in zip(CHOICES, row, strict=True))
+        evaluator = self._evaluators[row.sum() % len(self._evaluators)]  # May know it already.
+        calls.append(evaluator.futures.reward(network))
       rewards = np.array([call.result() for call in calls])
       advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-6)
-      gradients = [self.gradient(p, k, advantages) for p, k in zip(policy, chosen)]
-      self._server.update(gradients, rewards.tolist())
+      gradients = [self.gradient(p, k, advantages) for p, k in zip(policy, chosen, strict=True)]
+      goes_on = self._server.update(gradients, rewards.tolist())
 
   def gradient(self, policy, chosen, advantages):
     """Returns the gradient of expected reward and entropy with respect to the logits of a choice."""
@@ -116,7 +123,8 @@ def make_program(num_controllers=2, num_evaluators=2, num_networks=320, learning
   program = lp.Program('architecture_search')
   with program.group('evaluator'):
     evaluators = [program.add_node(lp.CourierNode(Evaluator)) for _ in range(num_evaluators)]
-  server = program.add_node(lp.CourierNode(Server, num_networks, learning_rate), label='server')
+  server = lp.CourierNode(Server, num_controllers, num_networks, learning_rate)
+  server = program.add_node(server, label='server')
   with program.group('controller'):
     for seed in range(num_controllers):
       program.add_node(lp.PyClassNode(Controller, server, evaluators, seed))

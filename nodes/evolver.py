@@ -20,6 +20,7 @@ from nodes.evolution.dispatch import Dispatcher
 from nodes.evolution.episodes import Episodes
 from nodes.evolution.options import WorkerOptions
 from nodes.learning import serialisation, warm_start
+from nodes.learning.checkpointer import Checkpointer
 from nodes.learning.finite import raise_not_finite
 from nodes.learning.training import Training, newest_checkpoint
 from nodes.runtime import activity, lifecycle
@@ -171,9 +172,18 @@ class Generations(Training):
     self._counter.increment(learner_steps=1)
     self._publish()
 
+  def _after_step(self, checkpointer: Checkpointer) -> bool:
+    if self._report_or_stop():
+      raise lifecycle.Stopped
+    return checkpointer.due()
+
   def _report_or_stop(self) -> bool:
     """Returns whether to stop; reports if that is due, since a generation may take long."""
-    self._reporter.maybe_report()
+    # The first report names the columns of the log, and only an update has all measurements.
+    if self._metrics:
+      self._reporter.maybe_report()
+    else:
+      self._reporter.maybe_count(self._counts())
     return self._should_stop()
 
   def _publish(self) -> None:

@@ -35,12 +35,12 @@ from programs.parts.launchpad_nodes import DataCourierNode, Deferred
 # have none: the evolver gives a part that is late to another worker.
 CALL_TIMEOUT = 30
 
-# For gaits: longer episodes, more of what is perturbed, and features of any scale.
+# Episodes of a thousand steps: few of them in a generation, in large batches.
 _MUJOCO = {
   'normalize_observations': True,
-  'num_pairs': 32,
+  'num_pairs': 16,
+  'virtual_workers': 4,
   'sigma': 0.05,
-  'learning_rate': 0.02,
   'num_steps': 1_000_000,
 }
 PRESETS: dict[str, Any] = {

@@ -122,12 +122,13 @@ def test_a_network_is_trained_once(monkeypatch):
 
 
 def test_the_server_follows_gradients_upwards(monkeypatch):
-  server = architecture_search.Server(num_networks=4, learning_rate=0.1)
+  server = architecture_search.Server(num_controllers=2, num_networks=4, learning_rate=0.1)
   gradients = [np.eye(len(choices))[0] for choices in architecture_search.CHOICES]
-  for _ in range(2):
-    server.update(gradients, [0.5, 0.7])
+  assert server.update(gradients, [0.5, 0.6, 0.5])
+  for _ in range(2):  # Both controllers are told that it has enough.
+    assert not server.update(gradients, [0.7])
   for logits in server.logits():
-    assert logits[0] > 0.15 and not logits[1:].any()
+    assert logits[0] > 0.25 and not logits[1:].any()
   monkeypatch.setattr(architecture_search.lp, 'stop', lambda: None)
   server.run()
 

@@ -75,7 +75,7 @@ def merged(statistics: Statistics, values: Array, valid: Array | None = None) ->
 
 
 def pooled(statistics: Statistics) -> Statistics:
-  """Returns the statistics of all values of which there are several, `[K]` and `[K, *S]`; see `merged`."""
+  """Returns the statistics of all values together of K statistics, whose arrays are stacked."""
   counts = statistics['count']
   shares = counts / jnp.maximum(jnp.sum(counts), 1.0)
 

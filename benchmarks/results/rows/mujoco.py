@@ -73,7 +73,7 @@ TASKS = (
       "`impala`, V-trace, stays a little below CleanRL's PPO: it does one gradient step where PPO does "
       "hundreds. `sebulba-ppo` is above CleanRL's figure, and below Stable-Baselines3's."
     ),
-    others=(systems.ours('evolution', 'gymnasium:HalfCheetah-v5', _BUDGET),),
+    others=(systems.ours('evolution', 'gymnasium:HalfCheetah-v5', _BUDGET // 2),),
   ),
   _gymnasium(
     'Hopper',

@@ -157,7 +157,7 @@ def test_what_the_policies_see_counts_until_their_episodes_end():
   assert len(set(lengths.ravel())) > 1
   count, mean, variance = np.split(seen, [1, 5])
   assert count == lengths.sum() and (np.abs(mean) < 1).all() and (variance > 0).all()
-  seen[1:5] += 1.0  # As if all had been seen elsewhere.
+  seen = seen + np.repeat([0.0, 1.0, 0.0], [1, 4, 4])  # As if all had been seen elsewhere.
   returns = np.arange(6.0).reshape(3, 2)
   state, _ = agent.evolve(agent.init(Seed(1).key()), seeds, returns, seen[None])
   found = state.params['observation_statistics']
