@@ -68,7 +68,7 @@ def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], wha
       future = ask()
 
 
-def is_transient(error: Exception) -> bool:
+def is_transient(error: BaseException) -> bool:
   """Returns whether to retry: the deadline passed, or the server is or will be unavailable."""
   code = str(getattr(error, 'code', ''))
   return 'DEADLINE_EXCEEDED' in code or 'UNAVAILABLE' in code or _STOPPING in str(error)
