@@ -294,7 +294,37 @@ def of_program(
       'and more --updates_per_call use it better' + _crowd(figures),
       'one node acts and learns',
     )
+  if any('repeated_parts' in values for values in means.values()):
+    return _of_generations(figures)
   return verdict(figures)
+
+
+def _of_generations(f: Utilization) -> Verdict:
+  """Returns what limits evolution strategies, whose learner waits for all parts of a generation."""
+  if not math.isfinite(f.learner_waiting):
+    return UNKNOWN
+  rule = f'the evolver waits {f.learner_waiting:.0%} of the time'
+  if f.learner_waiting < _OFTEN:
+    return Verdict(
+      'learner',
+      'the evolver seldom waits: its updates are the bottleneck; a smaller network or fewer '
+      f'--num_pairs would help{_crowd(f)}',
+      f'{rule}, less than {_OFTEN:.0%}',
+    )
+  rule = f'{rule}, more than {_OFTEN:.0%}; the workers play {f.stepping:.0%} of the time'
+  if f.stepping >= _BUSY:
+    return Verdict(
+      'environments',
+      'the workers play all the time: episodes are the bottleneck; more --num_workers, of at most '
+      f'--virtual_workers, would help{_crowd(f)}',
+      f'{rule}, at least {_BUSY:.0%}',
+    )
+  return Verdict(
+    'actors',
+    'workers wait for the last ones of each generation; more and so smaller --virtual_workers would '
+    f'help{_crowd(f)}',
+    f'{rule}, less than {_BUSY:.0%}',
+  )
 
 
 def _mean(nodes: list[Mapping[str, float]], name: str) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 from acme import specs
 
 from agents import options
-from environments import jax_registry, separate_process, user_file
+from environments import either, jax_registry, separate_process, user_file
 from launchers import streams
 from programs.options import playable, user_agent, user_torso
 from programs.runs import Run
@@ -125,6 +125,7 @@ def _tried(config: Any) -> str:
 
 def _spec(environments: Any, config: Any) -> specs.EnvironmentSpec:
   """Returns the spec of one environment, which this process makes."""
+  environments = either.one(environments, config.run.env)
   if environments is jax_registry:
     environment = jax_registry.make(config.run.env, config.run.env_options)
     return specs.EnvironmentSpec(environment.observation_spec, environment.action_spec, None, None)

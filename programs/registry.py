@@ -34,6 +34,7 @@ from programs.user_graph import UserGraph
 #   environments: has `check(name, options)` and `families()` like `environments.registry`.
 PROGRAMS = {
   'anakin': 'programs.anakin',
+  'evolution': 'programs.evolution',
   'gala': 'programs.gala',
   'gala_sebulba': 'programs.gala_sebulba',
   'impala': 'programs.impala',

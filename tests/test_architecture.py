@@ -75,6 +75,7 @@ ROOMS = {
   'runtime': set(),
   'replay_server': {'runtime'},
   'gossip': {'runtime'},
+  'evolution': {'runtime'},
   'unrolls': {'runtime'},
   'inference': {'runtime', 'unrolls'},
   'learning': {'runtime', 'unrolls'},
@@ -109,10 +110,13 @@ def test_no_node_imports_reverb_or_grpc_and_only_lifecycle_imports_launchpad():
     ),
     (
       'launch, programs.sebulba, programs.r2d2, programs.muzero, programs.anakin, programs.impala, '
-      'programs.gala, programs.gala_sebulba, programs.intrinsic_rewards',
+      'programs.gala, programs.gala_sebulba, programs.intrinsic_rewards, programs.evolution',
       ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
     ),
-    ('nodes.anakin, nodes.evaluation.compiled', ['tensorflow', 'reverb', 'pandas']),
+    (
+      'nodes.anakin, nodes.evaluation.compiled, nodes.evolver, nodes.evolution_worker',
+      ['tensorflow', 'reverb', 'pandas'],
+    ),
     ('watch', ['jax', 'tensorflow', 'reverb', 'matplotlib']),
     ('sweep, sweeps.seeds', ['jax', 'tensorflow', 'reverb', 'matplotlib', 'optuna']),
     ('evaluate, viewing.evaluation, environments.video', ['tensorflow', 'reverb', 'pandas']),

@@ -11,6 +11,7 @@ import portpicker
 import psutil
 import pytest
 
+import evaluate
 from benchmarks.running import processes
 from rundir import audit, curves, final_params, learners
 from tests.launchers import strangers
@@ -180,6 +181,23 @@ def test_two_peers_run_to_their_end(train, tmp_path):
   assert 'Traceback' not in log_text(run_dir)
   losses = [curves.read(str(run_dir), f'peer/{i}', 'learner_steps', 'loss') for i in range(2)]
   assert losses[0] and losses[0] != losses[1], 'peers have the same random numbers'
+
+
+def test_evolution_strategies_run_to_their_end_and_are_evaluated(train, tmp_path, capsys):
+  run_dir = tmp_path / 'run'
+  process = train(
+    *('--program=evolution', '--num_pairs=16', '--virtual_workers=4', '--num_steps=2000'),
+    *('--mlp_sizes=8', '--eval_episodes=10', f'--run_dir={run_dir}'),
+  )
+  done, summary = _ended(process, run_dir)
+  # A generation is one episode of nine steps for each of 32 policies.
+  each = {'actor_steps': 2016, 'environment_frames': 2016, 'learner_steps': 7}
+  assert summary['learners'] == {'evolver/0': each} and int(done[2]) == 2016
+  logs = {path.stem for path in (run_dir / 'logs').glob('*.log')}
+  assert logs == {'evolver-0', 'worker-0', 'worker-1', 'evaluator-0', 'monitor-0'}
+  assert 'Traceback' not in log_text(run_dir)
+  assert evaluate.main([str(run_dir), '--episodes=20']) == 0
+  assert 'return ' in capsys.readouterr().out
 
 
 @pytest.mark.nightly

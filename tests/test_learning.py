@@ -20,6 +20,8 @@ MEMORY = ('--program=r2d2', '--env=bsuite:memory_len/15', '--eval_episodes=1000'
     (('--program=r2d2',), 0.9, 1.0),
     (('--program=muzero',), 0.95, 1.0),
     (('--program=anakin',), 1.0, 1.0),
+    (('--program=evolution', '--env=gymnax:CartPole-v1'), 475.0, 500.0),
+    (('--program=evolution', '--env=gymnax:Acrobot-v1'), -100.0, 0.0),
     # The cue is 30 steps back: without a memory, no policy has another mean than 0.
     (MEMORY, 0.9, 1.0),
     ((*MEMORY, '--core=none'), -0.15, 0.15),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.running import processes
-from rundir import audit, checkpoints, curves, learners, node_files
+from rundir import audit, checkpoints, curves, learners, node_files, saved_params
 from tests.programs_under_test import DONE, ENDLESS, SMALL_REPLAY, SMALL_SEARCH, launch
 
 QUEUE = ('--checkpoint_period=0.5', '--eval_period=500', '--audit')
@@ -39,6 +39,10 @@ QT_OPT = (
   ),
 )
 GALA = ('--program=gala', '--num_peers=2', '--num_envs=8', '--mlp_sizes=16', '--updates_per_call=5')
+EVOLUTION = (
+  *('--program=evolution', '--num_pairs=16', '--virtual_workers=4', '--mlp_sizes=8'),
+  '--eval_episodes=10',
+)
 NODES = ['actor-0', 'replay-0', 'monitor-0', 'evaluator-0']
 
 
@@ -211,6 +215,33 @@ def test_peers_keep_training_while_one_is_down_and_mix_with_it_after_its_restart
   for k in (0, 1):
     with open(node_files.log_path(program.run_dir, f'peer/{k}')) as f:
       assert source in f.read()
+
+
+@pytest.mark.nightly
+def test_evolution_continues_whichever_node_is_killed_and_ends_as_if_none_had_been(
+  start_program, train, tmp_path
+):
+  program = start_program('--checkpoint_period=0.5', ENDLESS, small=EVOLUTION)
+  program.wait_for_progress()
+  program.wait_until(program.checkpoint_counts, 'a checkpoint')
+  for name in ('worker-0', 'evolver-0', 'worker-1', 'monitor-0', 'evaluator-0'):
+    victim = program.nodes()[name]
+    victim.suspend()  # It holds connections and does nothing.
+    if name.startswith('worker'):
+      program.wait_for_progress()  # The other worker plays its part.
+    victim.kill()
+    program.wait_until(lambda n=name, v=victim: _other(program, n, v), f'{name} is back')
+    program.wait_for_progress()
+  program.launcher.terminate()
+  code, errors = _end(program)
+  assert code == 143 and 'Traceback' not in errors
+  steps = program.checkpoint_counts()['actor_steps']
+  whole = tmp_path / 'whole'
+  process = train(*EVOLUTION, f'--num_steps={steps}', f'--run_dir={whole}', '--num_workers=1')
+  assert process.returncode == 0, process.stderr
+  found = saved_params.read(program.run_dir, 'newest')
+  assert found.counts['actor_steps'] == steps
+  assert saved_params.read(str(whole), 'newest').content == found.content
 
 
 def _mixed(program, peer):

@@ -10,7 +10,7 @@ import numpy as np
 
 from agents.anakin.environment import evaluated
 from agents.seeding import Seed
-from environments import jax_registry, registry
+from environments import either, jax_registry, registry
 from environments.base import BatchedEnvironment
 from environments.elsewhere import Elsewhere
 from nodes.evaluation.episodes import Episode, complete_rounds, play_episodes
@@ -38,7 +38,7 @@ def make_environment(
   """Makes a batch of a program's environments, in JAX or not.
 
   Args:
-    environments: the program's registry: `environments.registry` or `environments.jax_registry`.
+    environments: the program's registry: `environments.registry`, `jax_registry` or `either`.
     name: `family` or `family:task`.
     options: 'key=value,key=value'.
     num_envs: number of environments.
@@ -48,7 +48,7 @@ def make_environment(
   Raises:
     ValueError: if there is no such environment; one sentence.
   """
-  if environments is jax_registry:
+  if either.one(environments, name) is jax_registry:
     return JaxBatch(evaluated(jax_registry.make(name, options)), num_envs, seed)
   number = seed.child('environments').number()
   if python:

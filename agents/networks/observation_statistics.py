@@ -32,6 +32,13 @@ def merged(found: Nest, observation: Nest) -> Nest:
   return {name: statistics.merged(found[name], leaves[name]) for name in found}
 
 
+def pooled(found: Nest) -> Nest:
+  """Returns the statistics of all observations of which there are several, `[K, ...]` per leaf."""
+  if isinstance(next(iter(found.values())), dict):
+    return {name: statistics.pooled(leaf) for name, leaf in found.items()}
+  return statistics.pooled(found)
+
+
 def or_first(before: Nest, after: Nest) -> Nest:
   """Returns the statistics `before` a batch, or those `after` it if there were none before."""
   if isinstance(next(iter(before.values())), dict):

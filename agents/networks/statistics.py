@@ -74,6 +74,26 @@ def merged(statistics: Statistics, values: Array, valid: Array | None = None) ->
   }
 
 
+def pooled(statistics: Statistics) -> Statistics:
+  """Returns the statistics of all values together of K statistics, whose arrays are stacked."""
+  counts = statistics['count']
+  shares = counts / jnp.maximum(jnp.sum(counts), 1.0)
+
+  def mean(x: Array) -> Array:
+    return jnp.tensordot(shares, x, axes=1)
+
+  # The deviations from one of the means are small where the values themselves are far from 0.
+  shifted = statistics['mean'] - statistics['mean'][0]
+  centre = mean(shifted)
+  variance = mean(statistics['variance'] + jnp.square(shifted - centre))
+  some = jnp.sum(counts) > 0.0
+  return {
+    'count': jnp.minimum(jnp.sum(counts), MAX_COUNT),
+    'mean': statistics['mean'][0] + centre,
+    'variance': jnp.where(some, variance, 1.0),
+  }
+
+
 def standard_deviation(statistics: Statistics) -> Array:
   """Returns the standard deviation, float32, of the shape of the values; at least 1e-4."""
   return jnp.sqrt(statistics['variance'] + _EPSILON)

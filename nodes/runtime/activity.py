@@ -49,6 +49,7 @@ WAITING_FOR_ACTIONS = Activity('waiting for actions', math.inf)
 WAITING_FOR_PARAMETERS = Activity('waiting for parameters', math.inf)
 WAITING_FOR_REPLAY = Activity('waiting for replay', math.inf)
 WAITING_FOR_PEERS = Activity('waiting for another peer', math.inf)
+WAITING_FOR_WORKERS = Activity('waiting for workers', math.inf, is_work=True)
 WAITING_FOR_REPLICAS = Activity('waiting for another replica', math.inf)
 WRITING_CHECKPOINT = Activity('writing a checkpoint', math.inf)
 

@@ -23,7 +23,7 @@ _FIXED = {
   'seed',
 }
 # Options of a single program that can change.
-_FREE = {'num_devices', 'replay_checkpoint_period'}
+_FREE = {'num_devices', 'num_workers', 'replay_checkpoint_period'}
 # Options derived from those of the resumed run, unless given; see `estimates.with_decay`.
 _FOLLOWING = {'learning_rate_decay_steps', 'temperature_decay_steps'}
 # Options that are set for a resumed run separately.

@@ -8,7 +8,7 @@ from acme import specs
 
 from agents import options, spaces
 from agents.networks import choice
-from environments import jax_registry, registry
+from environments import either, jax_registry, registry
 from launchers import own_python, streams
 from programs.options import agent_choice
 
@@ -84,5 +84,5 @@ def _others(module: Any, kind: str) -> str:
   ]
   if fitting:
     return f'--agent={" or ".join(fitting)}, or '
-  program = _ANY_ACTIONS.get(module.environments)
+  program = _ANY_ACTIONS.get(either.one(module.environments, ''))
   return f'--program={program}, or ' if program else ''

@@ -10,6 +10,7 @@ from programs.options.common import CommonConfig
 from programs.parts.launchpad_nodes import Deferred
 
 _CLASSES = {
+  'evolution': 'Evolution',
   'intrinsic_rewards': 'IntrinsicRewards',
   'muzero': 'MuZero',
   'ppo': 'PPO',

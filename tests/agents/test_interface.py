@@ -8,6 +8,7 @@ from agents.options import leaves
 from tests.agents.subprocesses import run_python
 
 AGENTS = {
+  'evolution': ('Evolution', 'EvolutionConfig'),
   'intrinsic_rewards': ('IntrinsicRewards', 'IntrinsicRewardsConfig'),
   'muzero': ('MuZero', 'MuZeroConfig'),
   'vtrace': ('VTrace', 'VTraceConfig'),

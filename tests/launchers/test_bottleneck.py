@@ -72,6 +72,24 @@ def test_each_rule_has_a_verdict(figures, found, words):
   assert bool(verdict.rule) == (found != 'unknown')
 
 
+@pytest.mark.parametrize(
+  'waiting, stepping, found, words',
+  [
+    (math.nan, math.nan, 'unknown', 'nothing has been measured'),
+    (0.1, 0.9, 'learner', '--num_pairs'),
+    (0.9, 0.9, 'environments', '--num_workers'),
+    (0.9, 0.3, 'actors', '--virtual_workers'),
+  ],
+)
+def test_workers_of_a_generation_wait_for_the_last_of_them(waiting, stepping, found, words):
+  means = {'chief/0': {'repeated_parts': 0.0}, 'hand/0': {'stepping_share': stepping}}
+  if math.isfinite(waiting):
+    means['chief/0']['learner_waiting_share'] = waiting
+  roles = graph(chief=['learner'], hand=['actor', 'inference'])
+  verdict = bottleneck.of_program(means, {}, roles)
+  assert verdict.bottleneck == found and words in verdict.sentence
+
+
 def test_a_program_that_takes_every_core_is_told_that_only_more_cores_help():
   crowded = Utilization(learner_waiting=0.02, cores_used=1.95, cores=2.0)
   assert 'all 2 cores are busy' in bottleneck.verdict(crowded).sentence

@@ -96,6 +96,15 @@ def flows(name, **options):
         ('inference_learner', 'parameters', 'inference_learner'),
       },
     ),
+    (
+      'evolution',
+      {},
+      {
+        ('evolver', 'parameters, seeds', 'worker'),
+        ('worker', 'returns', 'evolver'),
+        ('evolver', 'parameters', 'evaluator'),
+      },
+    ),
     ('gala', {}, {('peer', 'parameters', 'peer'), ('peer', 'parameters', 'evaluator')}),
   ],
 )

@@ -54,6 +54,7 @@ def _tried(run):
     ('anakin', {'agent': 'muzero'}),
     ('anakin', {}),
     ('gala', {}),
+    ('evolution', {}),
     (f'{ROOT}/examples/mine.py:make_program', {}),
   ],
 )

@@ -27,6 +27,7 @@ GRAPHS = [
   ('anakin', {}),
   ('anakin', {'num_replicas': 2}),
   ('intrinsic_rewards', {}),
+  ('evolution', {'num_workers': 3}),
   ('gala', {'num_peers': 3}),
   (OWN, {}),
   (OWN, {'num_actors': 2, 'inference_nodes': 2}),

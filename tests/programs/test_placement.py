@@ -32,6 +32,7 @@ from tests.programs_under_test import ROOT
     ('impala', {'audit': True}, {'replay', 'learner', 'actor'}),
     ('anakin', {}, {'anakin'}),
     ('gala', {}, {'peer'}),
+    ('evolution', {}, {'evolver'}),
     ('gala_sebulba', {}, {'replay', 'inference_learner'}),
     ('intrinsic_rewards', {}, {'anakin'}),
     (f'{ROOT}/examples/mine.py:make_program', {}, {'replay', 'inference_learner'}),
@@ -45,7 +46,12 @@ def test_the_groups_that_use_the_run_directory_are_declared(name, options, users
 
 @pytest.mark.parametrize(
   'name, group',
-  [('sebulba', 'inference_learner'), ('impala', 'learner'), ('anakin', 'anakin')],
+  [
+    ('sebulba', 'inference_learner'),
+    ('impala', 'learner'),
+    ('anakin', 'anakin'),
+    ('evolution', 'evolver'),
+  ],
 )
 def test_a_learner_without_checkpoints_is_not_restarted(name, group):
   """It would begin again from nothing. Other nodes do not save what they know, and are restarted."""

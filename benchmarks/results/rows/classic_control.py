@@ -34,7 +34,8 @@ TASKS = (
     name='cartpole',
     title='CartPole',
     about=(
-      "Gymnasium's CartPole-v1, which counts as solved at 475; `anakin` and purejaxrl play gymnax's. "
+      "Gymnasium's CartPole-v1, which counts as solved at 475; `anakin`, `evolution` and purejaxrl play "
+      "gymnax's. "
       "`anakin-ppo-4` has the 4 environments and the other settings of purejaxrl's own script."
     ),
     rows=(
@@ -47,6 +48,7 @@ TASKS = (
       systems.ppo('anakin', 'gymnax:CartPole-v1', 2_000_000),
       systems.ppo('anakin', 'gymnax:CartPole-v1', 500_000, *_AS_PUREJAXRL, label='anakin-ppo-4'),
       systems.purejaxrl('gymnax:CartPole-v1', 500_000),
+      systems.ours('evolution', 'gymnax:CartPole-v1', 1_000_000),
     ),
     thresholds=(475.0,),
     published=(
@@ -57,13 +59,16 @@ TASKS = (
   Task(
     name='acrobot',
     title='Acrobot',
-    about="Gymnasium's Acrobot-v1, which counts as solved at -100; `anakin` plays gymnax's.",
+    about=(
+      "Gymnasium's Acrobot-v1, which counts as solved at -100; `anakin` and `evolution` play gymnax's."
+    ),
     rows=(
       systems.ours('sebulba', 'gymnasium:Acrobot-v1', 1_000_000),
       systems.ppo('sebulba', 'gymnasium:Acrobot-v1', 1_000_000),
       systems.ours('impala', 'gymnasium:Acrobot-v1', 1_000_000),
       systems.ours('anakin', 'gymnax:Acrobot-v1', 2_000_000),
       systems.ppo('anakin', 'gymnax:Acrobot-v1', 2_000_000),
+      systems.ours('evolution', 'gymnax:Acrobot-v1', 1_000_000),
     ),
     thresholds=(-100.0, -90.0),
     published=(

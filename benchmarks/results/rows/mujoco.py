@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.results.declared import Group, Task
+from benchmarks.results.declared import Group, Launch, Task
 from benchmarks.results.rows import quoted, systems
 
 _BUDGET = 1_000_000
@@ -10,15 +10,21 @@ _REACHER = 'gymnasium:Reacher-v5'
 
 
 def _gymnasium(
-  name: str, thresholds: tuple[float, ...], cleanrl: str, zoo: str, missed: str = ''
+  name: str,
+  thresholds: tuple[float, ...],
+  cleanrl: str,
+  zoo: str,
+  missed: str = '',
+  about: str = '',
+  others: tuple[Launch, ...] = (),
 ) -> Task:
   """Returns a task of Gymnasium, with CleanRL's figure and that of Stable-Baselines3."""
   env, steps = f'gymnasium:{name}-v5', '1,000,000 steps'
   return Task(
     name=name.lower(),
     title=name,
-    about=f"Gymnasium's {name}-v5, on MuJoCo.",
-    rows=(systems.ppo('sebulba', env, _BUDGET), systems.ours('impala', env, _BUDGET)),
+    about=f"Gymnasium's {name}-v5, on MuJoCo.{about}",
+    rows=(systems.ppo('sebulba', env, _BUDGET), systems.ours('impala', env, _BUDGET), *others),
     thresholds=thresholds,
     published=(
       quoted.cleanrl(cleanrl, f'{name}-v4, {steps}, {quoted.SEEDS}', quoted.CLEANRL_MUJOCO),
@@ -67,6 +73,11 @@ TASKS = (
     missed=(
       "`impala`, V-trace, stays a little below CleanRL's PPO: it does one gradient step where PPO does "
       "hundreds. `sebulba-ppo` is above CleanRL's figure, and below Stable-Baselines3's."
+    ),
+    about=' `evolution` has 300,000 steps, less than a third of the others.',
+    others=(
+      # With the default share, so few steps have time for two evaluations.
+      systems.ours('evolution', 'gymnasium:HalfCheetah-v5', 300_000, '--eval_share=0.2'),
     ),
   ),
   _gymnasium(

@@ -363,6 +363,25 @@ def test_launch_runs_a_program_on_the_cluster(cluster, tmp_path):
   assert _places(tmp_path / 'run').keys() == {'launcher', 'worker/0', 'worker/1', 'collector/0'}
 
 
+@pytest.mark.parametrize(
+  'program, flags, printed',
+  [
+    ('kernel_matrix', [], '[reducer/0] 10 blocks; accuracy '),
+    ('architecture_search', ['--num_networks=16'], '[server/0] mean reward of the first quarter '),
+  ],
+)
+def test_the_examples_outside_of_learning_run_on_the_cluster(
+  cluster, tmp_path, program, flags, printed
+):
+  process = programs_under_test.launch(
+    *('--launcher=ray', f'--ray_address={cluster.address}', f'--run_dir={tmp_path}/run', *flags),
+    f'--program=examples/{program}.py:make_program',
+  )
+  assert process.returncode == 0, process.stderr
+  assert printed in process.stdout
+  assert process.stdout.splitlines()[-1] == run_end.result(str(tmp_path / 'run'))
+
+
 def test_a_machine_without_the_code_is_named(cluster, tmp_path, monkeypatch):
   monkeypatch.setattr(sys, 'executable', '/nowhere/python')
   with pytest.raises(ValueError, match=r'machine .* has no interpreter /nowhere/python'):
