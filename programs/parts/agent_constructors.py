@@ -10,6 +10,8 @@ from programs.options.common import CommonConfig
 from programs.parts.launchpad_nodes import Deferred
 
 _CLASSES = {
+  'avril': 'AVRIL',
+  'bc': 'BC',
   'intrinsic_rewards': 'IntrinsicRewards',
   'muzero': 'MuZero',
   'ppo': 'PPO',
