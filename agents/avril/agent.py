@@ -70,9 +70,9 @@ class AVRIL(BC):
     self.reward_network = RecurrentNetwork(config, observation_spec, action_spec, PosteriorHead())
 
   def init(self, key: Array) -> BCState:
-    """Returns a new learner state, whose Q-network is that of behaviour cloning with the same key."""
-    weights = super().init(key).params
-    weights[REWARD] = self.reward_network.init(jax.random.fold_in(key, 1))
+    """Returns a new learner state, whose posterior is almost the prior."""
+    key, reward_key = jax.random.split(key)
+    weights = self.network.init(key) | {REWARD: self.reward_network.init(reward_key)}
     return BCState(weights, self._optimizer.init(weights), jnp.zeros((), jnp.int32))
 
   def reward(self, params: Nest, timestep: Timestep) -> Posterior:

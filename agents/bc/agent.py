@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import dm_env.specs
 import jax
@@ -12,6 +12,7 @@ import optax
 from agents import masked
 from agents.actor_critic import normalization
 from agents.actor_critic.agent import PolicyAgent
+from agents.actor_critic.distributions import Gaussian
 from agents.actor_critic.head import PolicyValue
 from agents.agent import UpdateOutput
 from agents.bc.config import BCConfig
@@ -38,7 +39,7 @@ class BC(PolicyAgent):
   sharded over many. See the base class for acting.
   """
 
-  Config = BCConfig
+  Config: ClassVar[type] = BCConfig
   unroll_rows = 2
   unroll_period = 1
 
@@ -97,7 +98,7 @@ class BC(PolicyAgent):
     loss = -masked.mean(log_prob, valid)
     mode, entropy = self.distribution.mode(output.logits), self.distribution.entropy(output.logits)
     # What the policy does without exploration, against what was done.
-    if self.distribution.has_draws:
+    if isinstance(self.distribution, Gaussian):
       squared = jnp.square(self.distribution.squash(mode) - self.distribution.squash(draw))
       match = {'action_error': jnp.sqrt(masked.mean(jnp.mean(squared, -1), valid))}
     else:

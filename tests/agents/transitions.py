@@ -22,6 +22,8 @@ def transitions(action, observation=None, step_type=STEP_TYPES):
     step_type: `[B, 2]`.
   """
   action, step_type = np.asarray(action), np.asarray(step_type, np.uint8)
+  if np.issubdtype(action.dtype, np.integer):
+    action = action.astype(np.int32)
   size = len(action)
   if observation is None:
     observation = np.zeros((size, 2, 4), np.float32)
