@@ -1,4 +1,4 @@
-"""Recordings of an expert at CartPole: a linear policy, which balances for all 500 steps."""
+"""Recordings of experts: at CartPole, balanced for all 500 steps, and at Pendulum, swung up and held."""
 
 from __future__ import annotations
 
@@ -9,19 +9,39 @@ from environments import registry
 from rundir import recorded_unrolls
 
 ROWS = 26  # Of an unroll; the last one is the first of the next.
+CARTPOLE, PENDULUM = 'cartpole', 'gymnasium:Pendulum-v1'
 _WEIGHTS = np.array([0.1, 0.3, 3.0, 1.0])  # Of place, speed, angle and its speed.
+_TORQUE = 2.0  # Of Pendulum's motor, at most.
+_TOP = 15.0  # The energy of rest at the top, in Pendulum's units: speed**2 / 2 + 15 cos(angle).
 
 
-def record(run_dir, episodes, seed=0):
+def _balance(observation):
+  """Returns CartPole's actions, by a linear policy."""
+  return (observation @ _WEIGHTS > 0).astype(np.int32)
+
+
+def _swing_up(observation):
+  """Returns Pendulum's torques: they add energy until there is enough for the top, and hold it there."""
+  cos, sin, speed = observation.T
+  energy = speed**2 / 2 + _TOP * cos
+  pumped, held = (_TOP - energy) * speed, -(8 * sin + 2 * speed)
+  torque = np.where((cos > 0.9) & (np.abs(speed) < 3), held, pumped)
+  return np.clip(torque, -_TORQUE, _TORQUE)[:, None].astype(np.float32)
+
+
+_POLICIES = {CARTPOLE: _balance, PENDULUM: _swing_up}
+
+
+def record(run_dir, episodes, seed=0, task=CARTPOLE):
   """Records whole episodes as a run with --record_unrolls does; returns the directory and the returns.
 
   Rows after them, up to the end of an unroll, begin another episode.
   """
-  env = registry.make('cartpole', num_envs=1, seed=seed)
+  env = registry.make(task, num_envs=1, seed=seed)
   rows, returns = [], [0.0]
   timestep = env.reset()
   while True:
-    action = (timestep.observation @ _WEIGHTS > 0).astype(np.int32)
+    action = _POLICIES[task](timestep.observation)
     rows.append(
       (timestep.step_type, timestep.reward, timestep.discount, timestep.observation, action)
     )

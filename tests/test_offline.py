@@ -126,6 +126,36 @@ def test_imitation_of_an_expert(train, tmp_path, agent, episodes, least):
 
 
 @pytest.mark.nightly
+def test_continuous_recordings_are_cloned_and_a_resumed_run_counts_on(train, tmp_path):
+  data, returns = expert.record(tmp_path / 'expert', episodes=20, task=expert.PENDULUM)
+  assert np.mean(returns) > -300
+  run_dir, more = tmp_path / 'run', '--num_steps=256000'
+  flags = f'--env={expert.PENDULUM}', f'--offline_data={data}', '--eval_episodes=20'
+  process = train('--program=offline', *flags, '--num_steps=128000', f'--run_dir={run_dir}')
+  assert process.returncode == 0, process.stderr
+  assert _summary(run_dir)['learner_steps'] == 2_000
+  process = train(f'--resume={run_dir}', more)
+  assert process.returncode == 0, process.stderr
+  assert 'Traceback' not in log_text(run_dir)
+  summary = _summary(run_dir)
+  assert (summary['actor_steps'], summary['learner_steps']) == (256_000, 4_000)
+  assert summary['evaluator_return'] > -500  # A random policy has -1,200.
+
+
+@pytest.mark.nightly
+def test_qt_opt_learns_without_actors(train, tmp_path):
+  data, _ = expert.record(tmp_path / 'expert', episodes=5, task=expert.PENDULUM)
+  run_dir = tmp_path / 'run'
+  process = train(
+    *('--program=offline', '--agent=qt_opt', f'--env={expert.PENDULUM}', '--num_steps=12800'),
+    *(f'--offline_data={data}', '--num_samples=8', '--num_elites=2', f'--run_dir={run_dir}'),
+  )
+  assert process.returncode == 0, process.stderr
+  assert 'Traceback' not in log_text(run_dir)
+  assert _summary(run_dir)['learner_steps'] == 200
+
+
+@pytest.mark.nightly
 def test_a_run_without_actors_goes_on_while_its_nodes_die(start_program, tmp_path):
   data, _ = expert.record(tmp_path / 'expert', episodes=2)
   flags = f'--offline_data={data}', '--checkpoint_period=0.5', ENDLESS
