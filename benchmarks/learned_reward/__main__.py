@@ -100,7 +100,9 @@ def _components(text: str, observations: Any) -> tuple[int, int]:
   """
   shape = getattr(observations, 'shape', ())
   if len(shape) != 1 or not np.issubdtype(observations.dtype, np.floating) or shape[0] < 2:
-    raise ValueError('the posterior is drawn over vectors of floats, and these observations are not.')
+    raise ValueError(
+      'the posterior is drawn over vectors of floats, and these observations are not.'
+    )
   numbers = [int(word) for word in text.split(',') if word.isdigit() and int(word) < shape[0]]
   if len(set(numbers)) != 2 or len(text.split(',')) != 2:
     raise ValueError(

@@ -1,4 +1,4 @@
-"""A reward posterior over a plane of observations: what is evaluated where, and the command that draws it."""
+"""A reward posterior over a plane of observations: its values, and the command that draws it."""
 
 import shutil
 import types
