@@ -82,6 +82,7 @@ def _posterior(args: argparse.Namespace, run: runs.Run) -> bytes:
   make_environment = run.module.environments.maker(config.run.env, config.run.env_options)
   spec, _ = describe(make_environment)
   components = _components(args.components, spec.observations)
+  transitions.check(config.replay.offline_dirs, spec)
   found = offline.recorded(config.replay)
   chunks = transitions.read(found.run_dirs, found.recorded, found.wanted)
   observations = np.concatenate([chunk['timestep/observation'][:, 0] for chunk in chunks])
@@ -98,7 +99,7 @@ def _components(text: str, observations: Any) -> tuple[int, int]:
   Raises:
     ValueError: they are not; one sentence.
   """
-  shape = getattr(observations, 'shape', ())
+  shape: Sequence[int] = getattr(observations, 'shape', ())
   if len(shape) != 1 or not np.issubdtype(observations.dtype, np.floating) or shape[0] < 2:
     raise ValueError(
       'the posterior is drawn over vectors of floats, and these observations are not.'

@@ -69,7 +69,7 @@ def _around(values: np.ndarray) -> np.ndarray:
 
 
 def draw(title: str, plane: Plane, components: tuple[int, int]) -> bytes:
-  """Returns an SVG file: mean and standard deviation beside each other, with what is recorded as dots."""
+  """Returns an SVG file: mean and standard deviation side by side, with what is recorded as dots."""
   shown = plane.recorded[:: -(-len(plane.recorded) // _SHOWN)]
   extent = (plane.x[0], plane.x[-1], plane.y[0], plane.y[-1])
 
