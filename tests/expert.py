@@ -24,8 +24,10 @@ def _swing_up(observation):
   """Returns Pendulum's torques: they add energy until there is enough for the top, and hold it there."""
   cos, sin, speed = observation.T
   energy = speed**2 / 2 + _TOP * cos
-  pumped, held = (_TOP - energy) * speed, -(8 * sin + 2 * speed)
-  torque = np.where((cos > 0.9) & (np.abs(speed) < 3), held, pumped)
+  pumped = _TORQUE * np.tanh(0.1 * (_TOP + 0.5 - energy) * speed)
+  # Without a switch, at which a clone would have to be exact.
+  near = 1 / (1 + np.exp(-20 * (cos - 0.85)))
+  torque = (1 - near) * pumped - near * (8 * sin + 2 * speed)
   return np.clip(torque, -_TORQUE, _TORQUE)[:, None].astype(np.float32)
 
 

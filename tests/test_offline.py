@@ -129,16 +129,16 @@ def test_imitation_of_an_expert(train, tmp_path, agent, episodes, least):
 def test_continuous_recordings_are_cloned_and_a_resumed_run_counts_on(train, tmp_path):
   data, returns = expert.record(tmp_path / 'expert', episodes=20, task=expert.PENDULUM)
   assert np.mean(returns) > -300
-  run_dir, more = tmp_path / 'run', '--num_steps=256000'
+  run_dir = tmp_path / 'run'
   flags = f'--env={expert.PENDULUM}', f'--offline_data={data}', '--eval_episodes=20'
-  process = train('--program=offline', *flags, '--num_steps=128000', f'--run_dir={run_dir}')
+  process = train('--program=offline', *flags, '--num_steps=256000', f'--run_dir={run_dir}')
   assert process.returncode == 0, process.stderr
-  assert _summary(run_dir)['learner_steps'] == 2_000
-  process = train(f'--resume={run_dir}', more)
+  assert _summary(run_dir)['learner_steps'] == 4_000
+  process = train(f'--resume={run_dir}', '--num_steps=288000')
   assert process.returncode == 0, process.stderr
   assert 'Traceback' not in log_text(run_dir)
   summary = _summary(run_dir)
-  assert (summary['actor_steps'], summary['learner_steps']) == (256_000, 4_000)
+  assert (summary['actor_steps'], summary['learner_steps']) == (288_000, 4_500)
   assert summary['evaluator_return'] > -500  # A random policy has -1,200.
 
 
