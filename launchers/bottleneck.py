@@ -12,7 +12,7 @@ from typing import Any
 
 from rundir import reading
 from rundir.graph_file import Graph
-from rundir.roles import ACTOR, LEARNER
+from rundir.roles import ACTOR, LEARNER, LOADER
 
 # A learner that waits less has all the unrolls that it can take; one that waits more lacks them.
 _NEVER, _OFTEN = 0.10, 0.25
@@ -45,6 +45,7 @@ class Utilization:
     cores_used: CPU seconds of all nodes per second.
     cores: CPU cores that the program may use.
     cores_idle: cores of the machine that no process uses.
+    only_recorded: whether replay holds what was recorded before, and no actor writes to it.
   """
 
   learner_waiting: float = math.nan
@@ -61,6 +62,7 @@ class Utilization:
   cores_used: float = math.nan
   cores: float = math.nan
   cores_idle: float = math.nan
+  only_recorded: bool = False
 
   @property
   def acts_itself(self) -> bool:
@@ -172,6 +174,13 @@ def _learner_lacks_unrolls(f: Utilization, waits: str) -> Verdict:
       f'{f.cores:.0f} cores, those that environments start included: only free cores would help',
       f'{rule}; {f.cores_idle:.1f} cores are idle, and the nodes use {f.cores_used:.1f}',
     )
+  if f.only_recorded:
+    return Verdict(
+      'replay',
+      'the learner waits for recorded transitions: reading them is the bottleneck; more '
+      f'--num_replay_shards or a larger --batch_size would help{_crowd(f)}',
+      rule,
+    )
   if f.stepping >= _BUSY:
     return Verdict(
       'environments',
@@ -260,6 +269,7 @@ def utilization(
   capacity = config.get('queue_size', config.get('replay_size', 0)) * config.get('num_replicas', 1)
   deferred = sum(values.get('deferred_requests', 0.0) for values in servers)
   size = sum(values.get('replay_size', math.nan) for values in learners)
+  roles = {role for group in graph.groups for role in group.roles}
   return Utilization(
     learner_waiting=_mean(learners, 'learner_waiting_share'),
     stepping=_mean(actors, 'stepping_share'),
@@ -275,6 +285,7 @@ def utilization(
     cores_used=cores_used,
     cores=config.get('cpu_cores', math.nan),
     cores_idle=cores_idle,
+    only_recorded=LOADER in roles and ACTOR not in roles,
   )
 
 

@@ -82,7 +82,7 @@ def trial(
     ValueError: as `check` does.
   """
   from agents import shapes
-  from nodes.learning import serialisation, tracing
+  from nodes.learning import tracing, warm_start
 
   if spec is None:
     spec = _spec(environments, config)
@@ -110,7 +110,7 @@ def trial(
   if source is not None:
     try:
       params = shapes.params(make_agent(spec.observations, spec.actions))
-      serialisation.params(source.saved, params, source.advice)
+      warm_start.fitting(source.saved, params, source.advice)
     except ValueError as error:
       raise ValueError(f'--init_from: {error}') from error
 

@@ -62,9 +62,10 @@ def make_program(config: Config) -> lp.Program:
   parts = make_agent(config), environments.maker(config.run.env, config.run.env_options)
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT)
   replay = add_replay(program, config, monitor)
-  learner = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
-
   acting = config.acting
+  fetching = acting.num_actors + 1  # The actors and the evaluator.
+  learner = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT, fetching)
+
   with program.group(
     'actor',
     roles=['actor', 'inference'],

@@ -19,7 +19,7 @@ from nodes.runtime.options import RunOptions
 from programs import sebulba
 from programs.options import presets
 from programs.options.inference import InferenceConfig
-from programs.options.offline import OfflineOptions
+from programs.options.offline import OfflineOptions, check_agent
 from programs.options.preset_choice import OTHERS
 from programs.parts import offline, relabellers
 from programs.parts.agent_constructors import make_agent
@@ -40,32 +40,25 @@ class Config(InferenceConfig):
   agent: Any = QTOptConfig()
 
   def _check(self) -> None:
-    if not self.replay.offline_data:
-      return
-    for name in ('unroll_length', 'frame_stack'):
-      if (value := getattr(self.agent, name)) != 1:
-        raise ValueError(
-          f'--offline_data has single transitions, and --{name}={value} needs more rows; leave one of '
-          'them out.'
-        )
+    if self.replay.offline_data:
+      check_agent(self.agent)
 
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
   found = offline.recorded(config.replay)
   servers = config.num_replicas * config.replay.num_replay_shards
-  table = offline.make_table(found, servers) if found else []
 
   def add_nodes(program: Program, config: Config, parts: GraphParts) -> None:
     relabellers.add_relabellers(program, config, parts)
-    if found:
+    if config.replay.offline_data:
       offline.add_loader(found, program, config, parts)
 
   return sebulba.make_graph(
     'qt_opt',
     config,
     make_agent(config),
-    more_tables=table,
+    more_tables=offline.make_table(found, servers) if config.replay.offline_data else [],
     add_nodes=add_nodes if config.replay.num_relabellers else None,
   )
 

@@ -40,6 +40,7 @@ PROGRAMS = {
   'impala': 'programs.impala',
   'intrinsic_rewards': 'programs.intrinsic_rewards',
   'muzero': 'programs.muzero',
+  'offline': 'programs.offline',
   'qt_opt': 'programs.qt_opt',
   'r2d2': 'programs.r2d2',
   'sebulba': 'programs.sebulba',

@@ -144,7 +144,8 @@ def make_graph(
   describer = environments.describer(run.env, run.env_options, acting.actor_python)
   parts = make_agent, describer
   if config.inference.inference_nodes:
-    params = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
+    fetching = acting.num_actors + 1  # As many as actors at most, and the evaluator.
+    params = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT, fetching)
     inference = add_inference_nodes(program, config, *parts, params, replay, monitor, observers)
   else:
     inference, params = add_inference_learners(

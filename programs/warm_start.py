@@ -16,6 +16,9 @@ from rundir import saved_params
 from rundir.checkpoints import UnusableCheckpoint
 from rundir.saved_params import SavedParams
 
+# Agents whose parameters another one can begin with, beside its own: they have the same network.
+_ALIKE = {'ppo': ('bc',), 'vtrace': ('bc',)}
+
 
 @dataclasses.dataclass(frozen=True)
 class Source:
@@ -34,7 +37,7 @@ def source(run: Run) -> Source | None:
   """Returns the parameters that a new run begins with; None without --init_from.
 
   Raises:
-    ValueError: if the flag names no run with parameters of the same agent; one sentence.
+    ValueError: if the flag names no run with parameters that the agent can have; one sentence.
   """
   path = run.config.run.init_from
   if not path:
@@ -51,10 +54,11 @@ def source(run: Run) -> Source | None:
   theirs, ours = (
     agent_choice.name_of(r.module, r.config) or user_file.title(r.program) for r in (other, run)
   )
-  if theirs != ours:
+  usable = ours, *_ALIKE.get(ours, ())
+  if theirs not in usable:
     raise ValueError(
       f'--init_from={path} has parameters of {theirs}, but this run trains {ours}; name a run that '
-      f'trained {ours}.'
+      f'trained {" or ".join(usable)}.'
     )
   return Source(saved, f'that run has {_differences(other.config, run.config)}.')
 

@@ -1,4 +1,6 @@
-"""QT-Opt on recorded transitions, as whole programs."""
+"""Learning from recorded transitions, with and without actors, as whole programs."""
+
+import json
 
 import numpy as np
 import pytest
@@ -6,10 +8,12 @@ import pytest
 from nodes.unrolls import transitions
 from nodes.unrolls.packing import UNROLL_ID
 from rundir import audit, recorded_unrolls
+from tests import expert
 from tests.programs.test_offline import record
 from tests.programs_under_test import ENDLESS, SMALL, log_text
 from tests.test_launch import SMALL_Q
 
+CARTPOLE = ('--program=offline', '--env=cartpole', '--eval_episodes=20')
 QT_OPT = ('--program=qt_opt', *SMALL_Q)
 
 
@@ -84,3 +88,87 @@ def test_offline_only_from_a_resumed_run_of_another_program_while_nodes_die(
   code, _, errors = program.end()
   assert code == 143 and 'Traceback' not in errors
   assert _offline_share(program.run_dir) == 1.0
+
+
+def _summary(run_dir):
+  return json.loads((run_dir / 'summary.json').read_text())
+
+
+def test_a_clone_plays_as_the_expert_and_ppo_begins_as_the_clone(train, tmp_path):
+  data, returns = expert.record(tmp_path / 'expert', episodes=3)
+  assert returns == [500.0] * 3
+  clone, ppo = tmp_path / 'clone', tmp_path / 'ppo'
+  process = train(*CARTPOLE, f'--offline_data={data}', '--num_steps=64000', f'--run_dir={clone}')
+  assert process.returncode == 0, process.stderr
+  assert 'Traceback' not in log_text(clone)
+  summary = _summary(clone)
+  assert (summary['actor_steps'], summary['learner_steps']) == (64_000, 1_000)
+  assert summary['evaluator_return'] > 300  # Of 500; a random policy has 22.
+
+  process = train(
+    *SMALL,
+    *('--agent=ppo', '--env=cartpole', '--learning_rate=1e-30', '--eval_episodes=20'),
+    *(f'--init_from={clone}', f'--run_dir={ppo}'),
+  )
+  assert process.returncode == 0, process.stderr
+  assert _summary(ppo)['evaluator_return'] > 300
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize('agent, episodes, least', [('bc', 3, 450), ('avril', 15, 450)])
+def test_imitation_of_an_expert(train, tmp_path, agent, episodes, least):
+  data, _ = expert.record(tmp_path / 'expert', episodes)
+  run_dir = tmp_path / 'run'
+  flags = f'--agent={agent}', f'--offline_data={data}', f'--run_dir={run_dir}'
+  process = train(*CARTPOLE, *flags)
+  assert process.returncode == 0, process.stderr
+  assert _summary(run_dir)['evaluator_return'] > least
+
+
+@pytest.mark.nightly
+def test_continuous_recordings_are_cloned_and_a_resumed_run_counts_on(train, tmp_path):
+  data, returns = expert.record(tmp_path / 'expert', episodes=20, task=expert.PENDULUM)
+  assert np.mean(returns) > -300
+  run_dir = tmp_path / 'run'
+  flags = f'--env={expert.PENDULUM}', f'--offline_data={data}', '--eval_episodes=20'
+  process = train('--program=offline', *flags, '--num_steps=256000', f'--run_dir={run_dir}')
+  assert process.returncode == 0, process.stderr
+  assert _summary(run_dir)['learner_steps'] == 4_000
+  process = train(f'--resume={run_dir}', '--num_steps=288000')
+  assert process.returncode == 0, process.stderr
+  assert 'Traceback' not in log_text(run_dir)
+  summary = _summary(run_dir)
+  assert (summary['actor_steps'], summary['learner_steps']) == (288_000, 4_500)
+  assert summary['evaluator_return'] > -500  # A random policy has -1,200.
+
+
+@pytest.mark.nightly
+def test_qt_opt_learns_without_actors(train, tmp_path):
+  data, _ = expert.record(tmp_path / 'expert', episodes=5, task=expert.PENDULUM)
+  run_dir = tmp_path / 'run'
+  process = train(
+    *('--program=offline', '--agent=qt_opt', f'--env={expert.PENDULUM}', '--num_steps=12800'),
+    *(f'--offline_data={data}', '--num_samples=8', '--num_elites=2', f'--run_dir={run_dir}'),
+  )
+  assert process.returncode == 0, process.stderr
+  assert 'Traceback' not in log_text(run_dir)
+  assert _summary(run_dir)['learner_steps'] == 200
+
+
+@pytest.mark.nightly
+def test_a_run_without_actors_goes_on_while_its_nodes_die(start_program, tmp_path):
+  data, _ = expert.record(tmp_path / 'expert', episodes=2)
+  flags = f'--offline_data={data}', '--checkpoint_period=0.5', ENDLESS
+  program = start_program(*CARTPOLE, *flags, small=())
+  for name in ('replay_loader-0', 'replay-0', 'learner-0', 'evaluator-0', 'monitor-0'):
+    program.wait_for_progress()
+    program.wait_until(program.checkpoint_counts, 'a checkpoint')
+    victim = program.nodes()[name]
+    victim.kill()
+    program.wait_until(
+      lambda n=name, v=victim: program.nodes().get(n, v).pid != v.pid, f'{name} is back'
+    )
+  program.wait_for_progress()
+  program.launcher.terminate()
+  code, _, errors = program.end()
+  assert code == 143 and 'Traceback' not in errors

@@ -1,4 +1,4 @@
-"""What actor-critic agents share: the network, and acting with it."""
+"""What agents with a policy share: the network, acting with it, and running it over unrolls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import optax
 from agents import masked
 from agents.actor_critic import normalization
 from agents.actor_critic.choice import make_distribution
-from agents.actor_critic.config import ActorCriticConfig
+from agents.actor_critic.config import ActorCriticConfig, PolicyConfig
 from agents.actor_critic.head import PolicyValue, PolicyValueHead
 from agents.actor_critic.normalization import DISCOUNTED_RETURN
 from agents.agent import ActOutput, Agent
@@ -40,7 +40,7 @@ class Rows(NamedTuple):
     return masked.transitions(self.timestep.step_type[:-1])
 
 
-class ActorCritic(Agent):
+class PolicyAgent(Agent):
   """An agent with a stochastic policy and a value; subclasses define `init`, `update` and the loss.
 
   The constructor starts no JAX backend.
@@ -59,7 +59,7 @@ class ActorCritic(Agent):
 
   def __init__(
     self,
-    config: ActorCriticConfig,
+    config: PolicyConfig,
     observation_spec: Nest,
     action_spec: dm_env.specs.Array,
     gradient_steps: int = 1,
@@ -76,8 +76,6 @@ class ActorCritic(Agent):
     check_normalization(config, observation_spec)
     self._config = config
     self._observation_spec = observation_spec
-    self.unroll_rows = config.unroll_rows
-    self.unroll_period = config.unroll_length
     self.distribution = make_distribution(action_spec, config.policy_std)
     twins = config.separate_critic
     head = PolicyValueHead(
@@ -94,13 +92,9 @@ class ActorCritic(Agent):
   def initial_core_state(self, batch_size: int) -> Nest:
     """Returns the core state at the start of an episode.
 
-    It is that of `agents.networks.core_state`, `{}` without LSTM and frame stack. Where rewards are
-    normalised, it also holds the discounted return so far, float32 `[batch_size]`.
+    It is that of `agents.networks.core_state`, `{}` without LSTM and frame stack.
     """
-    core_state = self.network.initial_core_state(batch_size)
-    if self._config.normalize_rewards:
-      core_state[DISCOUNTED_RETURN] = jnp.zeros(batch_size, jnp.float32)
-    return core_state
+    return self.network.initial_core_state(batch_size)
 
   def exploration(self, num_environments: int) -> np.ndarray:
     """Returns ones: training environments sample from the policy. 0 would select its mode."""
@@ -109,7 +103,7 @@ class ActorCritic(Agent):
   def act(
     self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
   ) -> ActOutput:
-    """Acts by `policy`, and keeps the core state: memory, stacked frames, the return so far.
+    """Acts by `policy`, and keeps the core state: memory and stacked frames.
 
     Args:
       params: the `params` of a learner state.
@@ -118,14 +112,9 @@ class ActorCritic(Agent):
       exploration: float32 `[B]`.
       keys: `[B]` typed PRNG keys, one for each environment.
     """
-    before = core_state
     output, core_state = self.network.step(params, core_state, timestep)
     action, extras = self.policy(params, output, timestep, exploration, keys)
-    core_state = self.network.record_action(core_state, action)
-    if self._config.normalize_rewards:
-      after = normalization.next_return(before[DISCOUNTED_RETURN], timestep, self._config.discount)
-      core_state = {**core_state, DISCOUNTED_RETURN: after}
-    return ActOutput(action, extras, core_state)
+    return ActOutput(action, extras, self.network.record_action(core_state, action))
 
   def policy(
     self, params: Nest, output: PolicyValue, timestep: Timestep, exploration: Array, keys: Array
@@ -154,6 +143,50 @@ class ActorCritic(Agent):
     if self.distribution.has_draws:
       extras['draw'] = draw
     return self.distribution.action(draw), extras
+
+  def _init_params(self, key: Array) -> tuple[Nest, optax.OptState]:
+    """Returns new parameters, statistics included, and the state of the optimizer of the weights."""
+    weights = self.network.init(key)
+    found = normalization.initial(self._config, self._observation_spec)
+    return weights | found, self._optimizer.init(weights)
+
+
+class ActorCritic(PolicyAgent):
+  """An agent that learns a policy and its value from unrolls: V-trace and PPO."""
+
+  def __init__(
+    self,
+    config: ActorCriticConfig,
+    observation_spec: Nest,
+    action_spec: dm_env.specs.Array,
+    gradient_steps: int = 1,
+  ) -> None:
+    """Initialises as the base class does."""
+    super().__init__(config, observation_spec, action_spec, gradient_steps)
+    self._config: ActorCriticConfig = config
+    self.unroll_rows = config.unroll_rows
+    self.unroll_period = config.unroll_length
+
+  def initial_core_state(self, batch_size: int) -> Nest:
+    """Returns the core state at the start of an episode.
+
+    Where rewards are normalised, it also holds the discounted return so far, float32 `[batch_size]`.
+    """
+    core_state = super().initial_core_state(batch_size)
+    if self._config.normalize_rewards:
+      core_state[DISCOUNTED_RETURN] = jnp.zeros(batch_size, jnp.float32)
+    return core_state
+
+  def act(
+    self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
+  ) -> ActOutput:
+    """Acts as the base class does, and keeps the return so far where rewards are normalised."""
+    acted = super().act(params, core_state, timestep, exploration, keys)
+    if not self._config.normalize_rewards:
+      return acted
+    before, discount = core_state[DISCOUNTED_RETURN], self._config.discount
+    after = normalization.next_return(before, timestep, discount)
+    return acted._replace(core_state={**acted.core_state, DISCOUNTED_RETURN: after})
 
   @abc.abstractmethod
   def targets(self, values: Array, rhos: Array, timestep: Timestep, valid: Array) -> Targets:
@@ -193,12 +226,6 @@ class ActorCritic(Agent):
     log_pi = self.distribution.log_prob(output.logits[:-1], draw)
     log_mu = self.distribution.log_prob(rows.behaviour_logits[:-1], draw)
     return masked.kept(log_pi - log_mu, rows.valid)
-
-  def _init_params(self, key: Array) -> tuple[Nest, optax.OptState]:
-    """Returns new parameters, statistics included, and the state of the optimizer of the weights."""
-    weights = self.network.init(key)
-    found = normalization.initial(self._config, self._observation_spec)
-    return weights | found, self._optimizer.init(weights)
 
   def _rows(self, unrolls: Unroll) -> Rows:
     """Returns the rows of unrolls `[B, T+1, ...]` whose extras are those of `act`."""

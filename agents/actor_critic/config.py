@@ -1,4 +1,4 @@
-"""The options that actor-critic agents share. Imports no JAX: launching a program reads only this."""
+"""The options that agents with a policy share. Imports no JAX: launching a program reads only this."""
 
 from __future__ import annotations
 
@@ -10,10 +10,35 @@ from agents.options import option
 
 
 @dataclasses.dataclass(frozen=True)
-class ActorCriticConfig(OptimizerConfig, NetworkConfig):
-  """Options of the agents that learn a policy and its value from unrolls: V-trace and PPO."""
+class PolicyConfig(OptimizerConfig, NetworkConfig):
+  """Options of the network with a policy and a value: that of V-trace and PPO, and of imitation."""
 
   action_kinds = ('discrete', 'multi_discrete', 'continuous')
+
+  normalize_observations: bool = option(
+    False,
+    'Whether networks receive observations minus their running mean, divided by their running standard '
+    'deviation and clipped to [-10, 10], as in PPO on MuJoCo; not for uint8 or labels. Of a nest, the '
+    'parts of floats.',
+  )
+  separate_critic: bool = option(
+    False, 'Whether the value has a torso of its own, as in PPO on MuJoCo; needs --core=none.'
+  )
+  policy_std: str = option(
+    'state',
+    'Standard deviation of continuous actions: state, an output of the network, with actions squashed '
+    'by tanh; or free, learned parameters, with clipped actions as in PPO on MuJoCo.',
+  )
+
+  def _check(self) -> None:
+    require_choice('policy_std', self.policy_std, ('state', 'free'))
+    if self.separate_critic:
+      require(self.core == 'none', 'core', self.core, 'none, or leave --separate_critic out')
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorCriticConfig(PolicyConfig):
+  """Options of the agents that learn a policy and its value from unrolls: V-trace and PPO."""
 
   unroll_length: int = option(
     20,
@@ -47,20 +72,6 @@ class ActorCriticConfig(OptimizerConfig, NetworkConfig):
     'Whether the loss divides rewards by the running standard deviation of the discounted return. They '
     'are then clipped to [-10, 10], as in PPO on MuJoCo.',
   )
-  normalize_observations: bool = option(
-    False,
-    'Whether networks receive observations minus their running mean, divided by their running standard '
-    'deviation and clipped to [-10, 10], as in PPO on MuJoCo; not for uint8 or labels. Of a nest, the '
-    'parts of floats.',
-  )
-  separate_critic: bool = option(
-    False, 'Whether the value has a torso of its own, as in PPO on MuJoCo; needs --core=none.'
-  )
-  policy_std: str = option(
-    'state',
-    'Standard deviation of continuous actions: state, an output of the network, with actions squashed '
-    'by tanh; or free, learned parameters, with clipped actions as in PPO on MuJoCo.',
-  )
 
   @property
   def unroll_rows(self) -> int:
@@ -68,9 +79,6 @@ class ActorCriticConfig(OptimizerConfig, NetworkConfig):
     return self.unroll_length + 1
 
   def _check(self) -> None:
-    require_choice('policy_std', self.policy_std, ('state', 'free'))
-    if self.separate_critic:
-      require(self.core == 'none', 'core', self.core, 'none, or leave --separate_critic out')
     require(
       self.rho_bar >= self.c_bar, 'rho_bar', self.rho_bar, f'at least --c_bar, {self.c_bar!r}'
     )

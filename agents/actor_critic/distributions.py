@@ -22,6 +22,8 @@ from agents.boxes import Box
 from agents.types import Array
 
 MIN_STD = 0.02
+# Actions beyond this fraction of the bounds have the draw of this one; at a bound it would be infinite.
+_EDGE = 0.999
 
 
 class Distribution(abc.ABC):
@@ -56,6 +58,10 @@ class Distribution(abc.ABC):
   @abc.abstractmethod
   def action(self, draw: Array) -> Array:
     """Returns the action of a draw, int32 or float32, in the shape of the action spec."""
+
+  def draw(self, action: Array) -> Array:
+    """Returns a draw of which an action is; for actions whose own draws are not known."""
+    return action
 
 
 class Categorical(Distribution):
@@ -111,6 +117,10 @@ class Gaussian(Distribution):
   def squash(self, draw: Array) -> Array:
     """Returns the draw as a fraction of the bounds; `action` clips it to [-1, 1]."""
 
+  @abc.abstractmethod
+  def unsquash(self, fraction: Array) -> Array:
+    """Returns a draw of a fraction of the bounds, between -1 and 1; the inverse of `squash`."""
+
   def sample(self, key: Array, logits: Array) -> Array:
     """Returns a Gaussian draw. See the base class."""
     mean, std = self.mean_and_std(logits)
@@ -129,6 +139,10 @@ class Gaussian(Distribution):
   def action(self, draw: Array) -> Array:
     """Returns the action, float32, within the bounds."""
     return self._box.action(self.squash(draw))
+
+  def draw(self, action: Array) -> Array:
+    """Returns the draw `[..., A]` of an action; near a bound, one whose action is not quite there."""
+    return self.unsquash(self._box.fraction(action))
 
   def mean_and_std(self, logits: Array) -> tuple[Array, Array]:
     """Splits parameters `[..., 2A]` into means and standard deviations, `[..., A]`."""
@@ -154,6 +168,10 @@ class SquashedGaussian(Gaussian):
   def squash(self, draw: Array) -> Array:
     """Returns tanh of the draw."""
     return jnp.tanh(draw)
+
+  def unsquash(self, fraction: Array) -> Array:
+    """Returns artanh of the fraction, which is moved away from the bounds."""
+    return jnp.arctanh(jnp.clip(fraction, -_EDGE, _EDGE))
 
   def entropy(self, logits: Array) -> Array:
     """Returns the entropy of the action, with every dimension scaled to [-1, 1].
@@ -183,6 +201,10 @@ class ClippedGaussian(Gaussian):
   def squash(self, draw: Array) -> Array:
     """Returns the draw."""
     return draw
+
+  def unsquash(self, fraction: Array) -> Array:
+    """Returns the fraction."""
+    return fraction
 
   def entropy(self, logits: Array) -> Array:
     """Returns the entropy of the draw, before it is clipped."""

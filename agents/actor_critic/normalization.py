@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from agents import spaces
-from agents.actor_critic.config import ActorCriticConfig
+from agents.actor_critic.config import PolicyConfig
 from agents.axes import swapped
 from agents.networks import observation_statistics, statistics
 from agents.networks.statistics import LIMIT, OBSERVATIONS, RETURNS
@@ -30,12 +30,12 @@ from agents.types import FIRST, Array, Nest, Timestep, Unroll
 DISCOUNTED_RETURN = 'discounted_return'
 
 
-def initial(config: ActorCriticConfig, observation_spec: Nest) -> Nest:
+def initial(config: PolicyConfig, observation_spec: Nest) -> Nest:
   """Returns what the options add to new parameters; `{}` without them."""
   added = {}
   if config.normalize_observations:
     added[OBSERVATIONS] = observation_statistics.initial(spaces.seen(observation_spec))
-  if config.normalize_rewards:
+  if getattr(config, 'normalize_rewards', False):
     added[RETURNS] = statistics.initial(())
   return added
 

@@ -109,6 +109,8 @@ class TrainingOptions:
     num_replicas: number of replicas; their learners do every update together.
     unrolls_per_item: unrolls in an item of replay.
     max_in_flight: maximum number of unrolls in transfer beyond a batch; None: a batch.
+    steps_per_update: the actor steps that an update counts as, where its data were recorded before; 0
+      where actors count theirs.
     learner: index of this learner, in a run with several independent learners; see `rundir.learners`.
   """
 
@@ -123,6 +125,7 @@ class TrainingOptions:
   num_replicas: int = 1
   unrolls_per_item: int = 1
   max_in_flight: int | None = None
+  steps_per_update: int = 0
   learner: int = 0
 
   @property

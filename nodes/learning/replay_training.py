@@ -192,7 +192,7 @@ class ReplayTraining(Training):
     service.start()
 
   def _make_learner(self) -> Learner:
-    prepared, mix = self._prepared, None
+    prepared, mix, steps = self._prepared, None, self._options.steps_per_update
     if self._mixer:
       mix = functools.partial(self._mixer.mix, should_stop=self._stop.is_set)
     learner = Learner(
@@ -203,6 +203,7 @@ class ReplayTraining(Training):
       prepared.counter,
       self._options.seed,
       mix,
+      counted={'actor_steps': steps, 'environment_frames': steps * prepared.action_repeat},
     )
     if prepared.restores:
       state = learner.save()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -32,18 +33,22 @@ def restore(checkpoint: Checkpoint, template: Any) -> Any:
   return _fit(checkpoint.path, template, checkpoint.state, RESUME)
 
 
-def params(saved: SavedParams, template: Nest, advice: str = RESUME) -> Nest:
+def params(
+  saved: SavedParams, template: Nest, advice: str = RESUME, new: Sequence[str] = ()
+) -> Nest:
   """Returns saved parameters as NumPy arrays.
 
   Args:
     saved: from `saved_params.read`.
     template: parameters of the same structure; their leaves have a shape and a dtype.
     advice: the end of the error if they belong to a different network.
+    new: entries, of parameters that are a dictionary, which are those of the template where the saved
+      ones have none.
 
   Raises:
     UnusableCheckpoint: if they are damaged, or belong to a different network; one sentence.
   """
-  return _fit(saved.path, template, saved.content, advice)
+  return _fit(saved.path, template, saved.content, advice, new)
 
 
 def to_data(params: Nest) -> Any:
@@ -69,12 +74,14 @@ def from_data(data: Any, template: Nest) -> Nest:
   return _placed(template, data)
 
 
-def _fit(path: str, template: Any, content: bytes, advice: str) -> Any:
+def _fit(path: str, template: Any, content: bytes, advice: str, new: Sequence[str] = ()) -> Any:
   """Returns what `serialise` has made `content` of, in the structure of a template."""
   try:
     state = serialization.msgpack_restore(content)
   except Exception as error:  # msgpack and its callbacks raise many types.
     raise UnusableCheckpoint(f'{path} is damaged: it is not complete msgpack ({error}).') from error
+  if isinstance(template, dict) and isinstance(state, dict):
+    state = {name: _state_dict(template[name]) for name in new if name in template} | state
   if difference := _difference(template, state):
     raise UnusableCheckpoint(f'{path} {difference}: {advice}')
   return _placed(template, state)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import acme
@@ -46,6 +47,7 @@ class Learner(acme.Learner):
     counter: counting.Counter,
     seed: Seed,
     mix: Callable[[Nest], Nest] | None = None,
+    counted: Mapping[str, int] = MappingProxyType({}),
   ):
     """Initialises the learner's state and publishes the first parameters, version 0.
 
@@ -57,13 +59,14 @@ class Learner(acme.Learner):
       counter: incremented by `learner_steps`; its `actor_steps` are those of this replica.
       seed: of the initial parameters.
       mix: returns what takes the place of the parameters after every step; None to keep them.
+      counted: what an update adds to the counter beside a learner step; nothing where actors count.
     """
     self.sync = ReplicaSync(devices)
     replicated, sharded = self.sync.replicated, self.sync.sharded
     self._publish = publish
     self._check = check
     self._mix = mix
-    self._counter = counter
+    self._counter, self._counted = counter, dict(counted)
     # `init` runs once, so compilation dominates its cost.
     quick = {'xla_backend_optimization_level': 0} if devices[0].platform == 'cpu' else None
     init = jax.jit(agent.init, out_shardings=replicated, compiler_options=quick)
@@ -148,6 +151,7 @@ class Learner(acme.Learner):
     self._actor_steps = self.actor_steps()
     self._check_finite()
     self._ended_metrics = self._metrics
+    self._counter.increment(**self._counted)
     steps = int(self._counter.get_counts().get('actor_steps', 0))
     (self._state, priorities, self._metrics), self._finite, self._new_actor_steps = self._update(
       self._state, unrolls, probabilities, self.sync.contribute(steps)

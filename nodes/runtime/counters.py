@@ -40,6 +40,7 @@ class ActingCounters:
     self._lock = threading.Lock()
     self._totals = ActingTotals()
     self._measured = ActingTotals()
+    self._measured_steps = self.actor_steps
 
   @property
   def actor_steps(self) -> int:
@@ -62,12 +63,13 @@ class ActingCounters:
     """Returns the counters, and rates and means over the last `seconds`."""
     totals, steps = self.totals(), self.actor_steps
     new, self._measured = totals.minus(self._measured), totals
+    new_steps, self._measured_steps = steps - self._measured_steps, steps
     mean: Any = lambda total: total / new.episodes if new.episodes else float('nan')  # noqa: E731
     return {
       'actor_steps': float(steps),
       'environment_frames': float(steps * self._action_repeat),
-      'actor_steps_per_second': new.actor_steps / seconds,
-      'environment_frames_per_second': new.actor_steps * self._action_repeat / seconds,
+      'actor_steps_per_second': new_steps / seconds,
+      'environment_frames_per_second': new_steps * self._action_repeat / seconds,
       'episodes': new.episodes,
       'episode_return': mean(new.return_sum),
       'episode_length': mean(new.length_sum),

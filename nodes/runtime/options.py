@@ -20,7 +20,7 @@ class RunOptions(CheckedOptions):
   agent: str = option(
     '',
     'learning algorithm: sebulba, impala and anakin have vtrace and ppo, anakin also muzero and r2d2, '
-    'other programs one',
+    'offline has bc, avril and qt_opt, other programs one',
   )
   num_steps: int = option(
     300_000,

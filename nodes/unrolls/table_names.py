@@ -7,7 +7,7 @@ from typing import NamedTuple
 UNROLLS = 'unrolls'  # What actors have played, for the learner.
 ORIGINALS = 'originals'  # The same unrolls, for relabellers; both tables share the bytes.
 RELABELLED = 'relabelled'  # Copies with fresh targets, from relabellers, for the learner.
-OFFLINE = 'offline'  # Transitions that other runs have recorded, for relabellers.
+OFFLINE = 'offline'  # Transitions that other runs have recorded, for relabellers or the learner.
 
 # The nodes that fill each table.
 WRITERS = {

@@ -48,8 +48,8 @@ def check(module: Any, config: Any) -> None:
   check_numbers(config)
   spec = playable.check(module, config)
   bsuite_results.check_counts(config)
-  if options.value(config, 'offline_data', ''):
-    offline.check(config.replay, config.num_replicas, spec)
+  if isinstance(replay := getattr(config, 'replay', None), offline.RecordedOptions):
+    offline.check(replay, config.num_replicas, spec)
 
 
 def check_numbers(config: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def _taken(preset: dict[str, Any], *names: str) -> dict[str, Any]:
+def taken(preset: dict[str, Any], *names: str) -> dict[str, Any]:
   """Returns these options of another preset."""
   return {name: preset[name] for name in names}
 
@@ -86,8 +86,8 @@ MUJOCO = (
 # V-trace's, with PPO's network. It does one gradient step a batch, so batches are small and the rate is
 # high: at 5e-3 HalfCheetah is not learned.
 VTRACE_MUJOCO = VTRACE_SMALL | {
-  **_taken(PPO_MUJOCO, 'entropy_cost', 'policy_std', 'separate_critic', 'normalize_observations'),
-  **_taken(PPO_MUJOCO, 'mlp_sizes', 'activation', 'init', 'num_steps'),
+  **taken(PPO_MUJOCO, 'entropy_cost', 'policy_std', 'separate_critic', 'normalize_observations'),
+  **taken(PPO_MUJOCO, 'mlp_sizes', 'activation', 'init', 'num_steps'),
   'discount': 0.98,
   'vtrace_lambda': 0.95,
   'unroll_length': 16,
@@ -225,10 +225,10 @@ MUZERO_ATARI = {
 # Pong on two cores, over the preset of Atari: screens, actions and convolutions of PPO's preset, and the
 # actors, search, bins, discount and ratio of MinAtar's. An hour is too short for it: see docs/results.
 MUZERO_PONG = {
-  **_taken(PPO_PONG, 'env_options', 'torso'),
-  **_taken(MUZERO_MINATAR, 'num_actors', 'envs_per_actor', 'num_simulations', 'discount'),
-  **_taken(MUZERO_MINATAR, 'num_bins', 'max_bin', 'value_cost', 'updates_per_batch'),
-  **_taken(MUZERO_MINATAR, 'samples_per_insert', 'priority_exponent'),
+  **taken(PPO_PONG, 'env_options', 'torso'),
+  **taken(MUZERO_MINATAR, 'num_actors', 'envs_per_actor', 'num_simulations', 'discount'),
+  **taken(MUZERO_MINATAR, 'num_bins', 'max_bin', 'value_cost', 'updates_per_batch'),
+  **taken(MUZERO_MINATAR, 'samples_per_insert', 'priority_exponent'),
   'hidden_state_size': 128,
   'num_steps': 1_500_000,
 }

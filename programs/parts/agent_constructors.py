@@ -11,6 +11,8 @@ from programs.parts.launchpad_nodes import Deferred
 
 _CLASSES = {
   'evolution': 'Evolution',
+  'avril': 'AVRIL',
+  'bc': 'BC',
   'intrinsic_rewards': 'IntrinsicRewards',
   'muzero': 'MuZero',
   'ppo': 'PPO',

@@ -7,11 +7,11 @@ from typing import Any
 
 from launchers.program import Program
 from nodes.learning.options import TrainingOptions
-from programs.options.actors import ActorsConfig
+from programs.options.replay_config import ReplayConfig
 from programs.parts.launchpad_nodes import AddressHandle, DataCourierNode, Deferred
 
 
-def training_options(config: ActorsConfig, name: str) -> TrainingOptions:
+def training_options(config: ReplayConfig, name: str) -> TrainingOptions:
   """Returns the options of a program's only learner, in the node `name`."""
   return TrainingOptions(
     name=name,
@@ -22,17 +22,19 @@ def training_options(config: ActorsConfig, name: str) -> TrainingOptions:
     audit_dir=config.audit_dir,
     unrolls_per_item=config.unrolls_per_item,
     max_in_flight=config.replay.max_in_flight,
+    steps_per_update=config.steps_per_update,
   )
 
 
 def add_learner(
   program: Program,
-  config: ActorsConfig,
+  config: ReplayConfig,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
   replay: Sequence[AddressHandle],
   monitor: Any,
   call_timeout: float,
+  num_fetching: int,
 ) -> Any:
   """Adds the stand-alone learner.
 
@@ -44,6 +46,7 @@ def add_learner(
     replay: addresses of the replay servers.
     monitor: a handle on the monitor.
     call_timeout: deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
+    num_fetching: number of nodes that fetch its parameters.
 
   Returns:
     A handle on the learner.
@@ -57,7 +60,7 @@ def add_learner(
       monitor,
       training_options(config, 'learner/0'),
       # At start, handlers block until the first parameters exist; a retried call occupies a second one.
-      courier_kwargs={'thread_pool_size': 2 * (config.acting.num_actors + 1) + 4},
+      courier_kwargs={'thread_pool_size': 2 * num_fetching + 4},
     ),
     label='learner',
     roles=['learner'],

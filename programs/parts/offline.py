@@ -11,8 +11,8 @@ from launchers.program import Program
 from nodes.learning.options import LoadingOptions
 from nodes.unrolls import tables, transitions
 from nodes.unrolls.table_names import OFFLINE
-from programs.options.actors import ActorsConfig
-from programs.options.offline import OfflineOptions
+from programs.options.offline import RecordedOptions
+from programs.options.replay_config import ReplayConfig
 from programs.parts import default_placement
 from programs.parts.graph_parts import GraphParts
 from programs.parts.launchpad_nodes import Deferred
@@ -32,10 +32,8 @@ class Recorded(NamedTuple):
   wanted: int
 
 
-def recorded(options: OfflineOptions) -> Recorded | None:
-  """Counts the transitions of --offline_data; returns None without it."""
-  if not options.offline_data:
-    return None
+def recorded(options: RecordedOptions) -> Recorded:
+  """Counts the transitions of --offline_data."""
   found = transitions.count(options.offline_dirs)
   return Recorded(options.offline_dirs, found, min(found, options.offline_size or found))
 
@@ -50,8 +48,8 @@ def make_table(found: Recorded, num_servers: int) -> list[tables.Table]:
     num_servers: of replay, each with an equal part of them.
   """
   return tables.uniform_table(
-    max_size=-(-found.wanted // num_servers),
-    min_size=found.wanted // num_servers,
+    max_size=max(1, -(-found.wanted // num_servers)),
+    min_size=max(1, found.wanted // num_servers),
     name=OFFLINE,
   )
 
@@ -59,7 +57,7 @@ def make_table(found: Recorded, num_servers: int) -> list[tables.Table]:
 def add_loader(
   found: Recorded,
   program: Program,
-  config: ActorsConfig,
+  config: ReplayConfig,
   parts: GraphParts,
 ) -> None:
   """Adds the loader.
@@ -92,9 +90,9 @@ def add_loader(
   )
 
 
-def placement(options: OfflineOptions) -> dict[str, Resources]:
+def placement(options: RecordedOptions) -> dict[str, Resources]:
   """Returns the resources of the loader, if any: on the launcher's machine, which has the data."""
-  if not options.offline_data:
+  if not (options.offline_data or options.needs_data):
     return {}
   return {
     'replay_loader': Resources(

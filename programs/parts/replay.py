@@ -8,13 +8,13 @@ from typing import Any
 
 from launchers.program import Program
 from nodes.unrolls import tables
-from programs.options.actors import ActorsConfig
+from programs.options.replay_config import ReplayConfig
 from programs.parts.launchpad_nodes import AddressHandle, ReplayNode
 
 
 def add_replay(
   program: Program,
-  config: ActorsConfig,
+  config: ReplayConfig,
   monitor: Any,
   more_tables: Sequence[tables.Table] = (),
 ) -> list[AddressHandle]:
@@ -29,7 +29,7 @@ def add_replay(
   Returns:
     A handle on the address of each server; those of a replica are adjacent.
   """
-  own = config.replay.make_tables(config.acting.env_group_size)
+  own = config.replay.make_tables(config.env_group_size)
   with program.group('replay', roles=['replay']):
     return [
       program.add_node(

@@ -229,3 +229,20 @@ def test_importance_weights_are_the_ratio_of_the_densities_of_actions():
 
   ratio = jnp.exp(SQUASHED.log_prob(new, draw) - SQUASHED.log_prob(old, draw))
   np.testing.assert_allclose(ratio, density(new) / density(old), rtol=1e-4)
+
+
+@GAUSSIANS
+def test_an_action_has_a_draw_of_which_it_is_the_action(gaussian, parameters):
+  actions = LOW + (HIGH - LOW) * np.linspace(0.001, 0.999, 11)[:, None].astype(np.float32)
+  again = gaussian.action(gaussian.draw(actions))
+  np.testing.assert_allclose(again, actions, atol=1e-4 * np.max(HIGH - LOW))
+  at_bounds = gaussian.draw(np.stack([LOW, HIGH]))
+  assert np.isfinite(at_bounds).all()
+  np.testing.assert_allclose(
+    gaussian.action(at_bounds), np.stack([LOW, HIGH]), atol=1e-3 * np.max(HIGH - LOW)
+  )
+
+
+def test_labels_are_their_own_draws():
+  assert Categorical(3).draw(jnp.array([2, 0])).tolist() == [2, 0]
+  assert MultiCategorical((2, 4)).draw(jnp.array([[1, 3]])).tolist() == [[1, 3]]

@@ -9,6 +9,8 @@ from tests.agents.subprocesses import run_python
 
 AGENTS = {
   'evolution': ('Evolution', 'EvolutionConfig'),
+  'avril': ('AVRIL', 'AVRILConfig'),
+  'bc': ('BC', 'BCConfig'),
   'intrinsic_rewards': ('IntrinsicRewards', 'IntrinsicRewardsConfig'),
   'muzero': ('MuZero', 'MuZeroConfig'),
   'vtrace': ('VTrace', 'VTraceConfig'),
@@ -46,11 +48,13 @@ def test_agents_import_no_heavy_package_and_building_one_starts_no_backend(name)
     'import sys, numpy, dm_env.specs as s\n'
     f'from agents.{name}.agent import {agent}\n'
     f'from agents.{name}.config import {config}\n'
-    f'options = {{"core": "lstm"}} if hasattr({config}, "core") and "{name}" != "qt_opt" else {{}}\n'
+    f'recurrent = hasattr({config}, "core") and "{name}" not in ("avril", "bc", "qt_opt")\n'
+    'options = {"core": "lstm"} if recurrent else {}\n'
     'actions = (s.BoundedArray((2,), numpy.float32, -1, 1) if "' + name + '" == "qt_opt"\n'
     '           else s.DiscreteArray(3))\n'
     'from agents.lifetimes import LifetimeObservation\n'
-    f'if hasattr({config}, "frame_stack"): options["frame_stack"] = 4\n'
+    f'stacks = hasattr({config}, "frame_stack") and "{name}" not in ("avril", "bc")\n'
+    'if stacks: options["frame_stack"] = 4\n'
     f'lifetimes = "{name}" == "intrinsic_rewards"\n'
     'seen = LifetimeObservation(3) if lifetimes else s.Array((84, 84), numpy.uint8)\n'
     f'{agent}({config}(**options), seen, actions).exploration(2)\n'

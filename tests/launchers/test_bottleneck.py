@@ -50,6 +50,7 @@ def test_the_bottleneck_of_a_run_that_was_made_slow_on_purpose_is_named(name, fo
     (Utilization(learner_waiting=0.2), 'none', 'nothing stands out'),
     (Utilization(replay_fill=0.01, first_fill=0.05, is_queue=False), 'replay', 'filling'),
     (Utilization(learner_waiting=0.7, stepping=0.9, waiting=0.1), 'environments', '--num_actors'),
+    (Utilization(learner_waiting=0.7, only_recorded=True), 'replay', 'for recorded transitions'),
     (Utilization(**STARVED, inference_busy=0.9), 'inference', '--inference_nodes'),
     (
       Utilization(**STARVED | {'batch_fill': 0.2}, inference_busy=0.9),

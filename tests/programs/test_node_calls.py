@@ -23,6 +23,7 @@ GRAPHS = [
   ('qt_opt', {'bellman_updaters': 2, 'batch_size': 8}),
   ('r2d2', {'inference_nodes': 2}),
   ('impala', {'num_actors': 3}),
+  ('offline', {'num_replay_shards': 2}),
   ('gala_sebulba', {'num_peers': 2}),
   ('anakin', {}),
   ('anakin', {'num_replicas': 2}),

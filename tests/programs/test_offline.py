@@ -1,11 +1,11 @@
-"""--offline_data: what is refused before anything starts, and the graph of what is not."""
+"""Recorded data: what is refused before anything starts, and the graphs of what is not."""
 
 import numpy as np
 import pytest
 
 from nodes.unrolls import transitions
 from nodes.unrolls.table_names import OFFLINE, ORIGINALS, RELABELLED
-from programs import check, qt_opt
+from programs import check, offline, qt_opt
 from programs.options import configs
 from rundir import recorded_unrolls
 from tests.programs_under_test import run_main
@@ -13,14 +13,14 @@ from tests.programs_under_test import run_main
 QT_OPT = ('--program=qt_opt', '--env=gymnasium:Pendulum-v1')
 
 
-def record(run_dir, count=50, observation=(3,), action='float32'):
+def record(run_dir, count=50, observation=(3,), action='float32', shape=(1,)):
   """Records `count` unrolls of three rows, of two transitions each."""
   columns = {
     'timestep/step_type': np.ones((count, 3), np.uint8),
     'timestep/reward': np.zeros((count, 3), np.float32),
     'timestep/discount': np.ones((count, 3), np.float32),
     'timestep/observation': np.zeros((count, 3, *observation), np.float32),
-    'action': np.zeros((count, 3, 1), action),
+    'action': np.zeros((count, 3, *shape), action),
     'unroll_id': np.arange(count),
   }
   layout = {name: (column.shape[1:], column.dtype.name) for name, column in columns.items()}
@@ -106,3 +106,52 @@ def test_without_the_flag_there_is_no_loader_and_a_run_records_where_its_flag_sa
   assert 'replay_loader' not in qt_opt.placement(options)
   assert options.sinks.recording == recorded_unrolls.RecordingOptions(str(tmp_path), 500_000_000)
   assert config().sinks.recording is None
+
+
+OFFLINE_FLAGS = ('--program=offline', '--env=gymnasium:Pendulum-v1')
+
+
+def test_a_program_without_actors_needs_data_that_fit(tmp_path, capsys):
+  assert run_main(*OFFLINE_FLAGS, '--dry_run') == 2
+  assert 'error: --offline_data is missing: name the runs' in capsys.readouterr().err
+  wide = record(tmp_path / 'wide', observation=(4,))
+  assert run_main(*OFFLINE_FLAGS, f'--offline_data={wide}', '--dry_run') == 2
+  assert 'has recorded float32[4] as observation' in capsys.readouterr().err
+  good = record(tmp_path / 'good')
+  assert run_main(*OFFLINE_FLAGS, f'--offline_data={good}', '--agent=avril', '--dry_run') == 2
+  assert '--agent=bc or qt_opt' in capsys.readouterr().err
+  assert run_main(*OFFLINE_FLAGS, f'--offline_data={good}', '--dry_run') == 0
+  assert 'about 5,000 updates' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('agent', offline.AGENTS)
+def test_its_learner_reads_the_table_that_the_loader_fills_and_counts_transitions(tmp_path, agent):
+  env, played = 'gymnasium:Pendulum-v1', {}
+  if agent == 'avril':
+    env, played = 'cartpole', {'observation': (4,), 'action': 'int32', 'shape': ()}
+  path = record(tmp_path / 'recorded', **played)
+  options = configs.make_config(
+    offline,
+    {
+      'agent': agent,
+      'env': env,
+      'offline_data': path,
+      'offline_size': 90,
+      'num_replay_shards': 2,
+      'batch_size': 32,
+      'num_steps': 64_000,
+      'run_dir': str(tmp_path / 'run'),
+    },
+  )
+  program, placement = offline.make_program(options), offline.placement(options)
+  check.check(program, placement)
+  assert [*program.groups] == ['monitor', 'replay', 'learner', 'replay_loader', 'evaluator']
+  assert placement['replay_loader'].with_launcher
+  for server in program.groups['replay']:
+    (table,) = server._args[0]
+    assert (table.name, table.max_size, table.rate_limiter.min_size_to_sample) == (OFFLINE, 45, 45)
+  (learner,) = program.groups['learner']
+  training = learner._args[-1]
+  assert [tuple(part) for part in training.batch_parts] == [(OFFLINE, 32)]
+  assert training.steps_per_update == 32
+  assert options.expected().updates == 2_000

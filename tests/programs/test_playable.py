@@ -10,7 +10,7 @@ from agents.lifetimes import LifetimeObservation
 from agents.vtrace.agent import VTrace
 from environments import jax_registry, registry
 from programs import registry as programs
-from programs.options import agent_choice, configs
+from programs.options import agent_choice, configs, offline
 
 ACTIONS = {
   'discrete': specs.DiscreteArray(3, np.int32),
@@ -35,6 +35,9 @@ PLAYS = {
   ('muzero', 'muzero'): ('discrete',),
   ('qt_opt', 'qt_opt'): ('continuous',),
   ('evolution', 'evolution'): ALL,
+  ('offline', 'bc'): ALL,
+  ('offline', 'avril'): ('discrete',),
+  ('offline', 'qt_opt'): ('continuous',),
   ('anakin', 'vtrace'): ALL,
   ('anakin', 'ppo'): ALL,
   ('anakin', 'r2d2'): ('discrete',),
@@ -49,7 +52,7 @@ of_agents_with_masks = pytest.mark.parametrize(
   'program, agent', [names for names in PLAYS if names[0] != 'intrinsic_rewards']
 )
 of_agents_with_torsos = pytest.mark.parametrize(
-  'program, agent', [names for names in PLAYS if names[0] not in ('intrinsic_rewards', 'qt_opt')]
+  'program, agent', [names for names in PLAYS if not {'intrinsic_rewards', 'qt_opt'} & {*names}]
 )
 
 
@@ -59,6 +62,7 @@ def _shown(monkeypatch, actions, observations=ARRAY):
   spec = specs.EnvironmentSpec(observations, actions, *rest)
   for environments in (registry, jax_registry):
     monkeypatch.setattr(environments, 'check', lambda *_: spec)
+  monkeypatch.setattr(offline, 'check', lambda *_: None)  # What is recorded, too.
 
 
 def _config(program, agent, env='catch'):

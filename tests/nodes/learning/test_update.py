@@ -62,15 +62,16 @@ def _batch(seed, reward=1.0):
   )
 
 
-def _learner(batches, published, trained=lambda ids, step: None, mix=None):
+def _learner(batches, published, trained=lambda ids, step: None, mix=None, **counting):
   learner = Learner(
     AGENT,
     jax.devices()[:1],
     lambda version, params: published.append(version),
     lambda: None,
-    Counter(),
+    counting.pop('counter', None) or Counter(),
     seed=Seed(len(published)),
     mix=mix,
+    **counting,
   )
   learner.learn_from(batches, trained=trained)
   return learner
@@ -101,6 +102,16 @@ def test_every_unroll_learned_from_is_recorded_with_its_step():
   learner = _learner([_batch(1), _batch(2)], [], lambda i, s: recorded.append((i.tolist(), s)))
   learner.step(), learner.step()
   assert recorded == [([10, 11, 12], 1), ([20, 21, 22], 2)]
+
+
+def test_without_actors_each_update_counts_its_steps_before_it_is_asked_whether_it_was_the_last():
+  counter, counted = Counter(), {'actor_steps': 6, 'environment_frames': 24}
+  counter.increment(actor_steps=12, environment_frames=48)  # Of a checkpoint.
+  learner = _learner([_batch(1), _batch(2)], [], counter=counter, counted=counted)
+  for steps in (18, 24):
+    learner.step()
+    assert learner.actor_steps() == counter.get_counts()['actor_steps'] == steps
+  assert counter.get_counts()['environment_frames'] == 96
 
 
 def test_priorities_that_replay_has_no_room_for_are_offered_again_after_a_check():

@@ -5,6 +5,8 @@ import jax
 import numpy as np
 import pytest
 
+from agents.bc.agent import BC
+from agents.bc.config import BCConfig
 from agents.muzero.agent import MuZero
 from agents.muzero.config import MuZeroConfig
 from agents.ppo.agent import PPO
@@ -64,6 +66,24 @@ def test_parameters_and_their_copies_are_the_other_runs_and_the_rest_is_new(tmp_
     assert state.params['observation_statistics']['count'] == 2
   for field, value in state._asdict().items():
     jax.tree.map(np.testing.assert_array_equal, value, taken.get(field, getattr(ours, field)))
+
+
+def test_ppo_begins_as_a_clone_whose_returns_nobody_has_counted(tmp_path):
+  shared = {'mlp_sizes': (4,), 'normalize_observations': True}
+  clone = BC(BCConfig(**shared), SPEC.observations, SPEC.actions)
+  ppo = PPO(PPOConfig(**shared, normalize_rewards=True), SPEC.observations, SPEC.actions)
+  theirs, ours = (
+    jax.tree.map(
+      lambda x, n=number: np.full(x.shape, n, x.dtype), jax.eval_shape(a.init, jax.random.key(0))
+    )
+    for a, number in ((clone, 2), (ppo, 1))
+  )
+  saved_params.write_initial(str(tmp_path), _saved(theirs, tmp_path / 'other'))
+  params = warm_start.with_initial_params(ppo, ours, str(tmp_path)).params
+  assert params.keys() == ours.params.keys()
+  for name, value in params.items():
+    expected = ours.params[name] if name == 'return_statistics' else theirs.params[name]
+    jax.tree.map(np.testing.assert_array_equal, value, expected)
 
 
 def test_the_parameters_in_a_checkpoint_are_its_bytes(tmp_path):
