@@ -13,7 +13,14 @@ SCHEDULES = ('constant', 'linear', 'cosine')
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig(CheckedOptions):
-  """Options of Adam and RMSProp, of the learning rate over a run, and of clipping."""
+  """Options of Adam and RMSProp, of the learning rate over a run, and of clipping.
+
+  Attributes:
+    tunable: names of the options that may change while an agent learns; see `agents.tuned`. The agent
+      only computes with them: no branch and no shape depends on their values.
+  """
+
+  tunable = ('learning_rate',)
 
   optimizer: str = option('adam', 'Optimizer: adam or rmsprop; IMPALA uses rmsprop.')
   learning_rate: float = option(

@@ -39,6 +39,7 @@ PROGRAMS = {
   'impala': 'programs.impala',
   'intrinsic_rewards': 'programs.intrinsic_rewards',
   'muzero': 'programs.muzero',
+  'population': 'programs.population',
   'qt_opt': 'programs.qt_opt',
   'r2d2': 'programs.r2d2',
   'sebulba': 'programs.sebulba',

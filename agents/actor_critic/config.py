@@ -14,6 +14,13 @@ class ActorCriticConfig(OptimizerConfig, NetworkConfig):
   """Options of the agents that learn a policy and its value from unrolls: V-trace and PPO."""
 
   action_kinds = ('discrete', 'multi_discrete', 'continuous')
+  tunable = (
+    *OptimizerConfig.tunable,
+    'discount',
+    'baseline_cost',
+    'entropy_cost',
+    'reward_scale',
+  )
 
   unroll_length: int = option(
     20,

@@ -38,6 +38,31 @@ class Mixer(Protocol):
     """Ends the exchange with others; called once at the end of training."""
 
 
+class Member(Protocol):
+  """Makes a learner a member of a population; see `nodes.population.member`."""
+
+  def played(self, steps: int, episodes: float, return_sum: float) -> None:
+    """Counts what was played since the last call of it."""
+
+  def diverge(self) -> None:
+    """Notes that an update was not finite."""
+
+  def exchange(self, learner: Any, counts: Mapping[str, int]) -> Any | None:
+    """Returns the learner state to continue with, as NumPy arrays; None to continue with `learner`."""
+
+  def finish(
+    self, learner: Any, counts: Mapping[str, int], should_stop: Callable[[], bool]
+  ) -> None:
+    """Ends the exchange with others; called once at the end of training.
+
+    Raises:
+      lifecycle.Stopped: once `should_stop` returns True.
+    """
+
+  def measure(self) -> dict[str, float]:
+    """Returns measurements to be reported."""
+
+
 class Training(abc.ABC):
   """Trains until `num_steps`, then reports the end until the program stops.
 

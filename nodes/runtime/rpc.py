@@ -61,14 +61,14 @@ def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], wha
     except Exception as error:
       if should_stop():
         raise lifecycle.Stopped from None
-      if not _is_transient(error):
+      if not is_transient(error):
         raise
       logging.warning('retrying %s: %s', what, error)
       time.sleep(next(pauses))
       future = ask()
 
 
-def _is_transient(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
   """Returns whether to retry: the deadline passed, or the server is or will be unavailable."""
   code = str(getattr(error, 'code', ''))
   return 'DEADLINE_EXCEEDED' in code or 'UNAVAILABLE' in code or _STOPPING in str(error)

@@ -1,0 +1,68 @@
+"""Populations that learn Catch from badly chosen ranges, in one process."""
+
+import jax
+import numpy as np
+import pytest
+
+from agents.anakin.environments.catch import Catch
+from agents.anakin.loop import AnakinLoop
+from agents.population import space
+from agents.seeding import Seed
+from agents.tuned import Tuned
+from agents.vtrace.agent import VTrace
+from agents.vtrace.config import VTraceConfig
+from nodes.population.member import Member
+from nodes.population.options import Place
+from rundir import lineage
+from tests.nodes.population.instant import Client, serving
+
+MEMBERS, CALLS, READY_CALLS, ENVS = 8, 400, 20, 16
+# Nearly all learning rates of this range are too low or too high.
+TUNE = 'learning_rate=3e-6..3e-1,entropy_cost=1e-4..1'
+
+
+def final_scores(tmp_path, selection):
+  """Trains a population in turns, as if all members were equally fast; returns their last scores."""
+  environment, config = Catch(), VTraceConfig(unroll_length=20, mlp_sizes=(64,))
+  axes = space.parse(TUNE, config)
+  board = serving(tmp_path, axes, selection=selection, truncation=0.25 if selection == 'truncation' else 0.2)
+  specs = environment.observation_spec, environment.action_spec
+  rng = np.random.default_rng(1)
+  drawn = [space.draws(axes, rng) for _ in range(MEMBERS)]
+  loop = AnakinLoop(
+    Tuned(VTrace, config, drawn[0], *specs), environment, ENVS, jax.local_devices()[:1], 2
+  )
+  states = []
+  for k, values in enumerate(drawn):
+    state = loop.get(loop.init(Seed(k).key()))
+    values = {name: np.float32(value) for name, value in values.items()}
+    states.append(loop.put(state._replace(learner=state.learner._replace(values=values))))
+  loop.compile(states[0])
+  clients = [Client(board) for _ in states]
+  ready = READY_CALLS * loop.steps_per_call
+  members = [Member(Place(k, ready, client)) for k, client in enumerate(clients)]
+  for _ in range(CALLS):
+    for k, member in enumerate(members):
+      before = states[k].learner
+      state, report = loop.train(states[k])
+      if not report.finite:
+        member.diverge()
+        state = loop.init(Seed(k).child('diverged').key())._replace(learner=before)
+      member.played(
+        loop.steps_per_call, float(report.episodes.episodes), float(report.episodes.return_sum)
+      )
+      found = member.exchange(state.learner, {'learner_steps': int(report.learner_steps)})
+      states[k] = state if found is None else loop.put(state._replace(learner=found))
+  return [board._board.scores[k] for k in range(MEMBERS)]
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize('selection', ['truncation', 'tournament'])
+def test_all_members_learn_what_few_of_them_would_alone(tmp_path, selection):
+  alone = final_scores(tmp_path / 'alone', 'none')
+  together = final_scores(tmp_path / 'together', selection)
+  print(selection, sorted(alone), sorted(together))
+  assert np.mean(np.isfinite(alone)) == 1 and np.mean(alone) < 0.5
+  assert sorted(together)[1] >= 0.9  # One may just be trying worse values.
+  events = lineage.read(str(tmp_path / 'together'))
+  assert {event.source_member for event in events} > {None}
