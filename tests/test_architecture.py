@@ -75,6 +75,7 @@ ROOMS = {
   'runtime': set(),
   'replay_server': {'runtime'},
   'gossip': {'runtime'},
+  'population': {'runtime', 'learning'},
   'unrolls': {'runtime'},
   'inference': {'runtime', 'unrolls'},
   'learning': {'runtime', 'unrolls'},
@@ -109,7 +110,7 @@ def test_no_node_imports_reverb_or_grpc_and_only_lifecycle_imports_launchpad():
     ),
     (
       'launch, programs.sebulba, programs.r2d2, programs.muzero, programs.anakin, programs.impala, '
-      'programs.gala, programs.gala_sebulba, programs.intrinsic_rewards',
+      'programs.gala, programs.gala_sebulba, programs.intrinsic_rewards, programs.population',
       ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
     ),
     ('nodes.anakin, nodes.evaluation.compiled', ['tensorflow', 'reverb', 'pandas']),

@@ -97,6 +97,15 @@ def flows(name, **options):
       },
     ),
     ('gala', {}, {('peer', 'parameters', 'peer'), ('peer', 'parameters', 'evaluator')}),
+    (
+      'population',
+      {},
+      {
+        ('member', 'scores', 'leaderboard'),
+        ('leaderboard', 'offspring', 'member'),
+        ('leaderboard', 'parameters', 'evaluator'),
+      },
+    ),
   ],
 )
 def test_data_may_flow_against_the_direction_of_calls(name, options, found):

@@ -54,6 +54,7 @@ def _tried(run):
     ('anakin', {'agent': 'muzero'}),
     ('anakin', {}),
     ('gala', {}),
+    ('population', {}),
     (f'{ROOT}/examples/mine.py:make_program', {}),
   ],
 )

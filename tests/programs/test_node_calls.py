@@ -28,6 +28,7 @@ GRAPHS = [
   ('anakin', {'num_replicas': 2}),
   ('intrinsic_rewards', {}),
   ('gala', {'num_peers': 3}),
+  ('population', {'num_members': 3}),
   (OWN, {}),
   (OWN, {'num_actors': 2, 'inference_nodes': 2}),
 ]

@@ -32,6 +32,7 @@ from tests.programs_under_test import ROOT
     ('impala', {'audit': True}, {'replay', 'learner', 'actor'}),
     ('anakin', {}, {'anakin'}),
     ('gala', {}, {'peer'}),
+    ('population', {}, {'member', 'leaderboard'}),
     ('gala_sebulba', {}, {'replay', 'inference_learner'}),
     ('intrinsic_rewards', {}, {'anakin'}),
     (f'{ROOT}/examples/mine.py:make_program', {}, {'replay', 'inference_learner'}),

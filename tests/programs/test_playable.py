@@ -39,6 +39,9 @@ PLAYS = {
   ('anakin', 'r2d2'): ('discrete',),
   ('anakin', 'muzero'): ('discrete',),
   ('gala', 'vtrace'): ALL,
+  ('population', 'vtrace'): ALL,
+  ('population', 'ppo'): ALL,
+  ('population', 'r2d2'): ('discrete',),
   ('intrinsic_rewards', 'intrinsic_rewards'): ('discrete',),
 }
 # The one observation that all agents take.
