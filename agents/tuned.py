@@ -1,4 +1,4 @@
-"""An agent some of whose options are arrays in its learner state, so that they may change as it learns."""
+"""An agent some of whose options are arrays in its learner state, so that they may change."""
 
 from __future__ import annotations
 

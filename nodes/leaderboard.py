@@ -1,4 +1,4 @@
-"""The leaderboard of a population: ranks its members, and gives the worse the offspring of the better."""
+"""The leaderboard of a population: ranks members, and lets the worse continue as the better."""
 
 from __future__ import annotations
 

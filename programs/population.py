@@ -82,9 +82,7 @@ def make_program(config: Config) -> lp.Program:
   program = Program('population')
   make_environment = environments.maker(config.run.env, config.run.env_options)
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT, members)
-  leaderboard = parts.add_leaderboard(
-    program, config, config.population, monitor, CALL_TIMEOUT
-  )
+  leaderboard = parts.add_leaderboard(program, config, config.population, monitor, CALL_TIMEOUT)
   parts.add_members(program, config, config.population, make_environment, monitor, leaderboard)
   monitoring.add_evaluator(
     program,

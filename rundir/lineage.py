@@ -7,11 +7,15 @@ step, so the file is also what it restarts from.
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 from typing import Any, NamedTuple
 
 from rundir import reading
 from rundir.appending import AppendedFile
+
+_NAME = re.compile(r'[A-Za-z0-9_]+')
 
 
 class Event(NamedTuple):
@@ -50,13 +54,37 @@ def path(run_dir: str) -> str:
 
 
 def read(run_dir: str) -> list[Event]:
-  """Returns the complete events of a run, oldest first; [] if it has none."""
+  """Returns the events of a run, oldest first; [] if it has none. Lines that hold none are left out."""
   try:
     with reading.opened(path(run_dir)) as file:
       lines = file.read().split(b'\n')[:-1]
   except FileNotFoundError:
     return []
-  return [Event(**json.loads(line)) for line in lines]
+  return [event for event in map(_event, lines) if event is not None]
+
+
+def _event(line: bytes) -> Event | None:
+  try:
+    event = Event(**json.loads(line))
+  except (ValueError, TypeError, RecursionError):
+    return None
+  whole = event.event, event.member, event.incarnation, event.number
+  known = [event.time] if event.score is None else [event.time, event.score]
+  sources = [n for n in (event.source, event.source_member) if n is not None]
+  fits = (
+    all(type(n) is int for n in (*whole, *sources))
+    and all(reading.is_number(n) and math.isfinite(n) for n in known)
+    and all(map(_are_values, (event.counts, event.values, event.next_values)))
+    and len(sources) != 1
+  )
+  return event if fits else None
+
+
+def _are_values(found: Any) -> bool:
+  """Returns whether these are numbers by the names of options or counters."""
+  return isinstance(found, dict) and all(
+    _NAME.fullmatch(name) and reading.is_number(value) for name, value in found.items()
+  )
 
 
 class Lineage:

@@ -193,8 +193,10 @@ def test_a_population_runs_to_its_end_with_the_parameters_of_its_best(train, tmp
   assert summary['learners'].keys() == {f'member/{k}' for k in range(3)}
   for counts in summary['learners'].values():
     assert counts['actor_steps'] >= 2000
-  assert int(done[2]) == summary['actor_steps'] == sum(
-    counts['actor_steps'] for counts in summary['learners'].values()
+  assert (
+    int(done[2])
+    == summary['actor_steps']
+    == sum(counts['actor_steps'] for counts in summary['learners'].values())
   )
   events = lineage.read(str(run_dir))
   assert {event.member for event in events} == {0, 1, 2} and len(events) >= 9

@@ -40,7 +40,7 @@ def timeline(run_dir: str, most: int) -> list[dict[str, Any]]:
   return [
     {
       'time': event.time,
-      'kind': 'offspring',
+      'kind': 'replacement',
       'node': f'member/{event.member}',
       'text': f'member/{event.member} continues as member/{event.source_member}, '
       f'with {_values(event.next_values)}',

@@ -1,4 +1,4 @@
-"""Rules by which a member of a population is replaced by the offspring of another. Imports no JAX.
+"""Rules by which offspring of one member of a population replace another. Imports no JAX.
 
     truncation  Exploit of Jaderberg et al. 2017, "Population Based Training of Neural Networks": a member
                 of the lowest part takes the place of one of the highest part, drawn uniformly.

@@ -18,8 +18,8 @@ from rundir.lineage import Event
 class Board:
   """The last event of each member, and the rule by which the next one is decided.
 
-  The random numbers of an event depend on the seed and the event's number alone, so equal scores in equal
-  order give equal events.
+  The random numbers of an event depend on the seed and the event's number alone, so equal scores in
+  equal order give equal events.
 
   Attributes:
     latest: the last event of each member that has one.
@@ -101,7 +101,7 @@ class Board:
       dict(counts),
       score,
       dict(values),
-      copied and copied.event,
+      None if copied is None else copied.event,
       source,
       following,
     )

@@ -79,7 +79,8 @@ class Member:
     if self._ask is None:
       if self._unreported < self._place.ready_steps or not (self._diverged or self._has_score()):
         return None
-      self._begin(learner, counts)
+      self._ask = self._next_report(learner, counts)
+      self._post()
     if not self._replied():
       return None
     assert self._reply is not None
@@ -101,9 +102,7 @@ class Member:
       self._ask = None
     covered = sum(steps for steps, _, _ in self._window)
     if self._has_score() and not self._diverged and covered >= self._place.ready_steps:
-      self._begin(learner, counts)
-      assert self._ask is not None
-      rpc.call(self._ask, should_stop, 'report')
+      rpc.call(self._next_report(learner, counts), should_stop, 'report')
 
   def measure(self) -> dict[str, float]:
     """Returns the last score that was reported, and how often this incarnation was replaced."""
@@ -112,8 +111,10 @@ class Member:
   def _has_score(self) -> bool:
     return any(episodes for _, episodes, _ in self._window)
 
-  def _begin(self, learner: TunedState, counts: Mapping[str, int]) -> None:
-    """Makes the next report, and sends it."""
+  def _next_report(
+    self, learner: TunedState, counts: Mapping[str, int]
+  ) -> Callable[[], futures.Future]:
+    """Returns the call that makes the next report."""
     self._number += 1
     self._unreported = 0
     values = {name: float(value) for name, value in jax.device_get(learner.values).items()}
@@ -130,8 +131,7 @@ class Member:
     self._diverged = False
     report = self._place.leaderboard.futures.report
     identity = self._place.number, self._incarnation, self._number
-    self._ask = functools.partial(report, *identity, dict(counts), score, values, state)
-    self._post()
+    return functools.partial(report, *identity, dict(counts), score, values, state)
 
   def _post(self) -> None:
     assert self._ask is not None

@@ -35,7 +35,8 @@ def check(config: CommonConfig, population: PopulationOptions) -> None:
   members = population.num_members
   if config.run.num_steps < members:
     raise ValueError(
-      f'--num_steps={config.run.num_steps} leaves some of --num_members={members} nothing to do; raise it.'
+      f'--num_steps={config.run.num_steps} leaves some of --num_members={members} nothing to do; raise '
+      'it.'
     )
   names = [axis.name for axis in axes_of(config, population)]
   if 'discount' in names and getattr(config.agent, 'normalize_rewards', False):
@@ -101,9 +102,7 @@ def add_members(
     for k in range(population.num_members):
       seed = config.root_seed.child('member', k) if k else config.root_seed.child('anakin')
       values = space.draws(axes, np.random.default_rng(seed.child('values').number()))
-      run = dataclasses.replace(
-        config.run, num_steps=population.steps_of(k, config.run.num_steps)
-      )
+      run = dataclasses.replace(config.run, num_steps=population.steps_of(k, config.run.num_steps))
       program.add_node(
         DataCourierNode(
           Deferred('nodes.anakin', 'Anakin'),

@@ -56,7 +56,9 @@ def test_an_opponent_is_drawn_by_the_softmax_of_its_standardised_score():
   mean, std = 7 / 3, math.sqrt(14 / 9)
   powers = [math.exp((score - mean) / std) for score in scores.values()]
   won = powers[2] / sum(powers)
-  np.testing.assert_allclose(rules.softmax(np.array([1.0, 2.0, 4.0])), np.array(powers) / sum(powers))
+  np.testing.assert_allclose(
+    rules.softmax(np.array([1.0, 2.0, 4.0])), np.array(powers) / sum(powers)
+  )
   # It keeps its own state against itself and against the worse one.
   found = sources(rules.tournament, scores, 1, times=20000)
   assert found == {2: pytest.approx(won, abs=0.01), None: pytest.approx(1 - won, abs=0.01)}

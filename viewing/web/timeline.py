@@ -1,4 +1,4 @@
-"""The events of a run: restarts, evaluations, checkpoints, compilations, and offspring in a population."""
+"""The events of a run: restarts, evaluations, checkpoints, compilations, replaced members."""
 
 from __future__ import annotations
 

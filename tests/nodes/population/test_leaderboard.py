@@ -1,6 +1,7 @@
 """The leaderboard of a population, without members."""
 
 import json
+import os
 import threading
 
 import numpy as np
@@ -103,9 +104,9 @@ def test_a_leaderboard_that_was_killed_while_it_wrote_continues_with_the_ranks(t
 def test_members_that_have_diverged_have_no_state_and_get_one(tmp_path):
   board = serving(tmp_path)
   # Nobody is better yet, so only other values can help.
-  event, source, values, copied = report(board, 0, None)
+  _, source, values, copied = report(board, 0, None)
   assert (source, copied) == (None, None) and values['learning_rate'] != 1e-3
-  assert not final_params.path(str(tmp_path)) or not (tmp_path / 'params').exists()
+  assert not os.path.exists(final_params.path(str(tmp_path)))
   report(board, 1, -5.0)
   assert report(board, 0, None, number=2)[1] == 1
   assert report(board, 1, None, number=2)[1] is None, 'a diverged member is copied'
@@ -113,7 +114,9 @@ def test_members_that_have_diverged_have_no_state_and_get_one(tmp_path):
 
 
 def test_it_serves_members_and_the_evaluator_until_the_program_stops(tmp_path, connect, stop):
-  options = BoardOptions(PopulationOptions(), AXES, serving(tmp_path / 'x')._options.seed, str(tmp_path))
+  options = BoardOptions(
+    PopulationOptions(), AXES, serving(tmp_path / 'x')._options.seed, str(tmp_path)
+  )
   node = Leaderboard(options, None)
   thread = threading.Thread(target=node.run, daemon=True)
   client = connect(node)

@@ -25,7 +25,7 @@ def final_scores(tmp_path, selection):
   """Trains a population in turns, as if all members were equally fast; returns their last scores."""
   environment, config = Catch(), VTraceConfig(unroll_length=20, mlp_sizes=(64,))
   axes = space.parse(TUNE, config)
-  board = serving(tmp_path, axes, selection=selection, truncation=0.25 if selection == 'truncation' else 0.2)
+  board = serving(tmp_path, axes, selection=selection)
   specs = environment.observation_spec, environment.action_spec
   rng = np.random.default_rng(1)
   drawn = [space.draws(axes, rng) for _ in range(MEMBERS)]
