@@ -1,7 +1,7 @@
 """Rules by which offspring of one member of a population replace another. Imports no JAX.
 
-    truncation  Exploit of Jaderberg et al. 2017, "Population Based Training of Neural Networks": a member
-                of the lowest part takes the place of one of the highest part, drawn uniformly.
+    truncation  "Exploit" of Jaderberg et al. 2017, "Population Based Training of Neural Networks": a
+                member of the lowest part copies one of the highest part, drawn uniformly.
     tournament  The rule of ElegantRL-Podracer (Liu et al. 2021): the worst member copies the best; any
                 other meets an opponent, drawn by the softmax of its score, and copies it if it has lost.
 

@@ -117,7 +117,8 @@ class Member:
     """Returns the call that makes the next report."""
     self._number += 1
     self._unreported = 0
-    values = {name: float(value) for name, value in jax.device_get(learner.values).items()}
+    # With the digits that a float32 has.
+    values = {n: float(str(value[()])) for n, value in jax.device_get(learner.values).items()}
     score: float | None = None
     state = None
     if not self._diverged:

@@ -54,7 +54,7 @@ def test_a_report_comes_after_each_interval_with_the_mean_return_of_its_episodes
     assert member.exchange(learners[0], COUNTS) is None
   assert [call[2] for call in client.calls] == [1, 2]
   assert all(call[4] == 3.0 for call in client.calls)
-  assert client.calls[0][5] == {'learning_rate': np.float32(1e-3)}
+  assert client.calls[0][5] == {'learning_rate': 1e-3}
   assert member.measure() == {'score': 3.0, 'copies': 0.0}
   member.played(20, 2.0, 2.0)
   member.exchange(learners[0], COUNTS)
