@@ -36,8 +36,12 @@ class Axis:
 
   def draw(self, rng: np.random.Generator) -> float:
     """Returns a value of the range."""
-    ends = sorted(map(self._measured, (self.low, self.high)))
-    return self._value(math.exp(rng.uniform(*map(math.log, ends))))
+    return self.at(rng.random())
+
+  def at(self, quantile: float) -> float:
+    """Returns the value at a quantile in [0, 1] of the range."""
+    low, high = (math.log(self._measured(end)) for end in (self.low, self.high))
+    return self._value(math.exp(low + quantile * (high - low)))
 
   def perturb(self, value: float, rng: np.random.Generator) -> float:
     """Returns a value times one of `FACTORS`; the value itself if that is not allowed."""
@@ -105,6 +109,19 @@ def _checked(axis: Axis) -> Axis:
 def draws(axes: Sequence[Axis], rng: np.random.Generator) -> dict[str, float]:
   """Returns a value of each axis, by name."""
   return {axis.name: axis.draw(rng) for axis in axes}
+
+
+def spread(axes: Sequence[Axis], count: int, rng: np.random.Generator) -> list[dict[str, float]]:
+  """Returns the values of some members at first, which cover the range of each axis evenly.
+
+  Each of `count` equal parts of a range has one member, by a permutation of its own (a Latin hypercube).
+  So no range is left to a few members by chance.
+  """
+  columns = {}
+  for axis in axes:
+    quantiles = (rng.permutation(count) + rng.random(count)) / count
+    columns[axis.name] = [axis.at(float(quantile)) for quantile in quantiles]
+  return [{name: values[k] for name, values in columns.items()} for k in range(count)]
 
 
 def explore(

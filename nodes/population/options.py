@@ -26,8 +26,9 @@ class PopulationOptions(CheckedOptions):
   tune: str = option(
     'learning_rate=1e-5..1e-2,entropy_cost=1e-4..1e-1',
     "the agent's options that differ between members and change as they learn, as "
-    'OPTION=LOW..HIGH,...; the values at first are log-uniform in these ranges, of a discount or a '
-    'lambda by its distance to 1; docs/programs.md#population lists what can be tuned; empty: none',
+    'OPTION=LOW..HIGH,...; the values at first cover these ranges evenly, by their logarithm, of a '
+    'discount or a lambda by its distance to 1; '
+    'docs/programs.md#population lists what can be tuned; empty: none',
   )
   selection: str = option(
     TRUNCATION,

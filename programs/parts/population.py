@@ -98,15 +98,16 @@ def add_members(
   """
   agent = constructor(config), user_torso.carried(config).agent
   axes = axes_of(config, population)
+  rng = np.random.default_rng(config.root_seed.child('values').number())
+  values = space.spread(axes, population.num_members, rng)
   with program.group('member', roles=['actor', 'learner']):
     for k in range(population.num_members):
       seed = config.root_seed.child('member', k) if k else config.root_seed.child('anakin')
-      values = space.draws(axes, np.random.default_rng(seed.child('values').number()))
       run = dataclasses.replace(config.run, num_steps=population.steps_of(k, config.run.num_steps))
       program.add_node(
         DataCourierNode(
           Deferred('nodes.anakin', 'Anakin'),
-          functools.partial(Deferred('agents.tuned', 'Tuned'), *agent, values),
+          functools.partial(Deferred('agents.tuned', 'Tuned'), *agent, values[k]),
           make_environment,
           monitor,
           config.loop,

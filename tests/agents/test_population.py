@@ -158,5 +158,18 @@ def test_a_range_that_cannot_be_is_refused_in_a_sentence(text, words):
   assert all(word in str(error.value) for word in words), error.value
 
 
+def test_the_members_cover_each_range_evenly_and_in_another_order():
+  axes = space.parse('learning_rate=1e-5..1e-1,discount=0.9..0.9999', VTraceConfig())
+  members = space.spread(axes, 8, RNG(8))
+  places = {
+    'learning_rate': [(np.log10(values['learning_rate']) + 5) / 4 for values in members],
+    'discount': [(np.log10(1 - values['discount']) + 1) / -3 for values in members],
+  }
+  parts = {name: [int(8 * place) for place in found] for name, found in places.items()}
+  assert all(sorted(found) == list(range(8)) for found in parts.values())
+  assert parts['learning_rate'] != parts['discount']
+  assert members != space.spread(axes, 8, RNG(9)) and space.spread((), 2, RNG(8)) == [{}, {}]
+
+
 def test_what_is_tuned_may_be_nothing():
   assert space.parse('', VTraceConfig()) == ()
