@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from agents.networks.config import require, require_choice
 from agents.options import CheckedOptions, option
@@ -20,7 +21,7 @@ class OptimizerConfig(CheckedOptions):
       only computes with them: no branch and no shape depends on their values.
   """
 
-  tunable = ('learning_rate',)
+  tunable: ClassVar[tuple[str, ...]] = ('learning_rate',)
 
   optimizer: str = option('adam', 'Optimizer: adam or rmsprop; IMPALA uses rmsprop.')
   learning_rate: float = option(
