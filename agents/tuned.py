@@ -110,8 +110,8 @@ class Tuned(Agent):
 
   def _tuned(self, own: LearnerState, values: Mapping[str, Array]) -> TunedState:
     others = own._asdict()
-    names = 'params', 'opt_state', 'learner_steps'
-    return TunedState(*(others.pop(name) for name in names), others, dict(values))
+    params, opt_state, learner_steps = map(others.pop, ('params', 'opt_state', 'learner_steps'))
+    return TunedState(params, opt_state, learner_steps, others, dict(values))
 
 
 def inherited(own: TunedState, source: TunedState, values: Mapping[str, float]) -> TunedState:
