@@ -68,11 +68,11 @@ _R2D2 = Config(
   population=PopulationOptions(tune='learning_rate=1e-5..1e-2'),
   agent=R2D2Config(),
 )
-PRESETS = presets.VTRACE
+PRESETS = presets.POPULATION_VTRACE
 AGENTS = {
   'vtrace': Variant(Config(), PRESETS),
-  'ppo': Variant(Config(agent=PPOConfig()), presets.PPO),
-  'r2d2': Variant(_R2D2, presets.R2D2),
+  'ppo': Variant(Config(agent=PPOConfig()), presets.POPULATION_PPO),
+  'r2d2': Variant(_R2D2, presets.POPULATION_R2D2),
 }
 
 

@@ -99,6 +99,20 @@ R2D2 = {
   **_on_minatar(_R2D2 | {'lstm_size': 128, 'head_size': 128, 'num_steps': 1_000_000}),
 }
 
+
+def _of_population(presets: Table, factor: int) -> Table:
+  """Returns presets with more steps, which the members share."""
+  return {
+    env: {**preset, 'num_steps': factor * preset['num_steps']} if 'num_steps' in preset else preset
+    for env, preset in presets.items()
+  }
+
+
+# Eight members have half of the steps that one learner has alone, and profit from each other's.
+POPULATION_VTRACE, POPULATION_PPO = _of_population(VTRACE, 4), _of_population(PPO, 4)
+# R2D2 does hundreds of updates before its first offspring, so here a member has the steps of one alone.
+POPULATION_R2D2 = _of_population(R2D2, 8)
+
 # Steps of lifetimes, of which one learner step takes 40 from each of 128 environments, or 5 where a
 # trajectory is one choice. One call has 40,960 steps. Returns of lifetimes vary, so many are evaluated.
 _LIFETIMES = {
