@@ -42,14 +42,14 @@ _VTRACE_MINATAR = {
   'num_steps': 5_000_000,
 }
 
-VTRACE = {
+VTRACE: Table = {
   'catch': {'num_steps': 1_500_000},
   OTHERS: VTRACE_SMALL | {'num_steps': 1_500_000},
   'gymnax': VTRACE_SMALL | {'learning_rate': 1e-3, 'num_steps': 2_000_000},
   **_on_minatar(_VTRACE_MINATAR),
   'gymnax:Pendulum-v1': PENDULUM | {'num_envs': 32, 'updates_per_call': 25},
 }
-PPO = {
+PPO: Table = {
   OTHERS: PPO_SMALL | {'num_steps': 1_500_000},
   'gymnax': PPO_SMALL | {'num_steps': 2_000_000},
   'gymnax:Pendulum-v1': PPO_CONTINUOUS,
@@ -93,7 +93,7 @@ _R2D2 = R2D2_SMALL | {
   'samples_per_insert': 8.0,
   'target_update_period': 50,
 }
-R2D2 = {
+R2D2: Table = {
   OTHERS: _R2D2 | {'num_steps': 500_000},
   'catch': _R2D2 | {'num_steps': 200_000},
   **_on_minatar(_R2D2 | {'lstm_size': 128, 'head_size': 128, 'num_steps': 1_000_000}),
