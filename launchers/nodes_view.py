@@ -9,6 +9,8 @@ from typing import Protocol
 
 from rich.table import Table
 
+from rundir import node_files
+
 # A group of more nodes has a row for each activity of theirs, not for each node.
 _ROWS_OF_GROUP = 16
 _CENTURY = 100 * 365.25 * 86400  # Seconds.
@@ -80,10 +82,7 @@ def as_table(title: str, beats: Mapping[str, Doing], restarts: Mapping[str, int]
 
 def _rows(beats: Mapping[str, Doing]) -> Iterator[tuple[str, Sequence[str]]]:
   """Yields the name and the nodes of each row; of large groups, what most nodes do comes first."""
-  groups: dict[str, list[str]] = {}
-  for node in sorted(beats):
-    groups.setdefault(node.partition('/')[0], []).append(node)
-  for group, nodes in groups.items():
+  for group, nodes in node_files.by_group(sorted(beats)).items():
     if len(nodes) <= _ROWS_OF_GROUP:
       yield from ((node, [node]) for node in nodes)
       continue

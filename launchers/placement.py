@@ -52,8 +52,8 @@ class Resources:
   """Resources and restart policy of every node of a group.
 
   The local launcher uses `accelerator`, `devices`, `env`, `one_job`, `python` and the restart policy.
-  The other fields are for launchers that choose a machine; `uses_run_dir`, `provisioning` and
-  `priority_class` are for Kubernetes.
+  The other fields are for launchers that choose a machine; `uses_run_dir` and `provisioning`
+  are for Kubernetes and SkyPilot, `priority_class` is for Kubernetes.
 
   Attributes:
     cpus: cores to reserve; 0 for a node that hardly computes.

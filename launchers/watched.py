@@ -12,6 +12,7 @@ from launchers.heartbeat import Beat, find_hang
 from launchers.placement import Resources
 from launchers.stop_requests import STACKS, for_stacks
 from nodes.runtime import activity
+from rundir import node_files
 from rundir.errors import NonRetryableError
 
 # Time for a hanging node to write its stacks before it is killed.
@@ -273,7 +274,7 @@ def watch[N: Node](nodes: Sequence[N]) -> list[Watched[N]]:
   jobs: dict[str, list[Watched[N]]] = {}
   for each in watched:
     if each.node.resources.one_job:
-      jobs.setdefault(each.node.name.partition('/')[0], []).append(each)
+      jobs.setdefault(node_files.group(each.node.name), []).append(each)
   for job in jobs.values():
     for each in job:
       each.join(job)

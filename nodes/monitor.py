@@ -14,7 +14,7 @@ from typing import Any
 from absl import logging
 
 from nodes.runtime import activity, full_disk, lifecycle, rpc
-from rundir import curves, files, reading, run_end
+from rundir import curves, files, node_files, reading, run_end
 from rundir.checkpoints import COUNTERS
 from rundir.recorder import Recorder
 
@@ -81,9 +81,7 @@ class Monitor:
     self._sums = dict.fromkeys(COUNTERS, 0.0)
     self._most_learner_steps = 0.0
     self._group_sizes: dict[str, int] = {}  # Nodes of each group that have reported.
-    self._pauses = (
-      random.Random()
-    )  # Seeded by the system: no environment in this process shares it.
+    self._pauses = random.Random()  # Of its own, seeded by the system.
     self._final: dict[str, dict[str, float]] = {}
     self._recorder = Recorder(run_dir, videos_kept)
     self._evaluations = self._earlier_evaluations()
@@ -111,7 +109,7 @@ class Monitor:
       self._note_restart(node, values, restarts)
       before = self._reported.get(node)
       self._reported[node] = now, now - before[0] if before else math.inf
-      group = _group(node)
+      group = node_files.group(node)
       if before is None:
         self._group_sizes[group] = self._group_sizes.get(group, 0) + 1
       self._record(node, values)
@@ -261,7 +259,7 @@ class Monitor:
     times = {'seconds': time.monotonic() - self._started, 'time': round(time.time(), 1)}
     row = times | dict(values) | counts
     scalars = finite | {n: counts[n] for n in COUNTERS if n in finite}
-    tagged = {f'{_group(node)}/{name}': value for name, value in scalars.items()}
+    tagged = {f'{node_files.group(node)}/{name}': value for name, value in scalars.items()}
     self._recorder.put(node, row, int(counts['environment_frames']), tagged)
 
   def _note_restart(self, node: str, values: Mapping[str, float], restarts: int) -> None:
@@ -332,8 +330,8 @@ class Monitor:
     left = dict.fromkeys(self._group_sizes, _NODES_IN_STATUS)
     for node, values in self._latest.items():
       if not self._counts_of[node]['learner_steps']:
-        left[_group(node)] -= 1
-        if left[_group(node)] < 0:
+        left[node_files.group(node)] -= 1
+        if left[node_files.group(node)] < 0:
           continue
       shown[node] = dict(values)
     return shown
@@ -366,8 +364,3 @@ class Monitor:
         **(evaluations[0] if evaluations else {}),  # Their logs have those of the others.
       }
     files.write_json(run_end.summary_path(self._run_dir), summary)
-
-
-def _group(node: str) -> str:
-  """Returns the group of a node such as 'actor/3'."""
-  return node.partition('/')[0]

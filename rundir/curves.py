@@ -37,7 +37,7 @@ def nodes(run_dir: str, role: str) -> list[str]:
   """
   roles_of = functools.cache(graph_file.read(run_dir).roles)
   found = node_files.find(run_dir, node_files.CSV)
-  roles = {node: roles_of(node.partition('/')[0]) for node in found}  # Of thousands of nodes, too.
+  roles = {node: roles_of(node_files.group(node)) for node in found}  # Of thousands of nodes, too.
   declared = [node for node, known in roles.items() if role in known]
   return declared + [node for node, known in roles.items() if not known]
 

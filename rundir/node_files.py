@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
 from rundir import reading
 
@@ -14,6 +15,19 @@ _NAME = re.compile(r'[^/\x00-\x1f]{1,60}/[0-9]{1,9}')  # Its files have names of
 def is_name(text: str) -> bool:
   """Returns whether a text, perhaps from a damaged file, is the name of a node such as 'actor/3'."""
   return _NAME.fullmatch(text) is not None
+
+
+def group(node: str) -> str:
+  """Returns the group of a node such as 'actor/3'."""
+  return node.partition('/')[0]
+
+
+def by_group(nodes: Iterable[str]) -> dict[str, list[str]]:
+  """Returns the nodes of each group; groups and nodes are in the order of `nodes`."""
+  groups: dict[str, list[str]] = {}
+  for node in nodes:
+    groups.setdefault(group(node), []).append(node)
+  return groups
 
 
 def directory(run_dir: str) -> str:

@@ -13,8 +13,8 @@ from flax import serialization
 
 from benchmarks.running import processes
 from rundir import checkpoints, curves, saved_params
+from tests.launchers import replicas
 from tests.programs_under_test import DONE, ENDLESS, launch, log_text
-from tests.waiting import DEADLINE
 
 ANAKIN = (
   '--program=anakin',
@@ -101,15 +101,7 @@ def test_ctrl_c_ends_a_replica_that_waits_for_another(start_program):
   program.wait_until(
     lambda: curves.read(program.run_dir, 'anakin/0', 'learner_steps'), 'the loop runs'
   )
-  nodes = program.nodes()
-  nodes['anakin-1'].suspend()  # The other is soon inside a call, waiting for it.
-  program.launcher.send_signal(signal.SIGINT)
-  assert psutil.wait_procs([nodes['anakin-0']], timeout=DEADLINE)[1] == []
-  nodes['anakin-1'].resume()
-  code, _, errors = program.end()
-  assert code == 130
-  killed = re.findall('killed .* after SIGTERM: .*', errors)  # The suspended one may be among them.
-  assert not [line for line in killed if 'anakin/0' in line]
+  replicas.stop_while_the_second_is_suspended(program, 'anakin')
 
 
 @pytest.mark.slow

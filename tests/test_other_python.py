@@ -63,7 +63,10 @@ def test_environments_elsewhere_are_those_of_the_same_seed_here(other_python):
   'flags, words',
   [
     (['--lp_launch_type=local_mt'], ['--lp_launch_type=local_mt runs', 'use local_mp']),
-    (['--launcher=k8s', '--image=a', '--output=b'], ['on Kubernetes every node', '--image']),
+    (
+      ['--launcher=k8s', '--image=a', '--output=b'],
+      ['on Kubernetes and under SkyPilot every node', '--image'],
+    ),
     (['--program=impala'], ['--actor_python is not an option of this program']),
   ],
 )

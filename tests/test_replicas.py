@@ -2,15 +2,14 @@
 
 import json
 import re
-import signal
 
 import psutil
 import pytest
 
 from benchmarks.running import processes
 from rundir import audit, curves
+from tests.launchers import replicas
 from tests.programs_under_test import DONE, ENDLESS, SMALL, SMALL_REPLAY, launch, log_text
-from tests.waiting import DEADLINE
 
 REPLICAS = {'inference_learner-0', 'inference_learner-1'}
 
@@ -112,14 +111,7 @@ def _replaced(program, before):
 @pytest.mark.nightly  # A learner that misses another one ends in the test above as well.
 def test_ctrl_c_ends_learners_that_wait_for_each_other(running):
   program, nodes = running
-  nodes['inference_learner-1'].suspend()  # The other is soon inside an update, waiting for it.
-  program.launcher.send_signal(signal.SIGINT)
-  assert psutil.wait_procs([nodes['inference_learner-0']], timeout=DEADLINE)[1] == []
-  nodes['inference_learner-1'].resume()
-  code, output, errors = program.end()
-  assert code == 130
-  killed = re.findall('killed .* after SIGTERM: .*', errors)  # The suspended one may be among them.
-  assert not [line for line in killed if 'inference_learner/0' in line]
+  output, errors = replicas.stop_while_the_second_is_suspended(program, 'inference_learner')
   assert 'Traceback' not in output + errors
   assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
 

@@ -125,11 +125,8 @@ class Progress:
 
   def _turn(self, nodes: Iterable[str]) -> list[str]:
     """Returns the nodes whose logs are read now: all that are new, and of large groups some others."""
-    groups: dict[str, list[str]] = {}
-    for node in nodes:
-      groups.setdefault(node.partition('/')[0], []).append(node)
     turn = []
-    for members in groups.values():
+    for members in node_files.by_group(nodes).values():
       if len(members) > _LOGS_AT_ONCE and self.state == RUNNING:
         begin = self._reads * _LOGS_AT_ONCE % len(members)
         known = members[begin : begin + _LOGS_AT_ONCE]

@@ -73,7 +73,7 @@ class CompiledTraining(Training):
     super().__init__(
       name, run, learner_dir, monitor, stop, mixer=mixer, writes=replica == 0, report_period=0.25
     )
-    self._replica, self._saves_now, self._member = replica, False, member
+    self._replica, self._member = replica, member
     self._agent, self._loop = agent, loop
     self._seed, self._params_seed = seed, params_seed
     self._counters = {'actor_steps': 0, 'environment_frames': 0, 'learner_steps': 0}
@@ -224,17 +224,13 @@ class CompiledTraining(Training):
     with activity.doing(activity.WAITING_FOR_REPLICAS):
       self._stop.wait()
 
-  def _check(self) -> None:
-    """Reports if that is due; raises lifecycle.Stopped if any replica is to stop."""
-    assert self._checkpointer is not None
+  def _after_step(self, checkpointer: Checkpointer) -> bool:
     self._reporter.maybe_report()
-    mine = self._stop.is_set(), self._checkpointer.due()
-    stops, self._saves_now = replicas.any_of(mine)
+    # All replicas stop after the same call, and save with the first one, whose checkpoint is due.
+    stops, saves = replicas.any_of((self._stop.is_set(), checkpointer.due()))
     if stops:
       raise lifecycle.Stopped
-
-  def _is_checkpoint_due(self, checkpointer: Checkpointer) -> bool:
-    return self._saves_now  # Of the one that is due in the first replica.
+    return saves
 
   def _publish(self) -> None:
     self.published = dict(self._counters), self._state.learner.params

@@ -19,6 +19,7 @@ from agents.agent import Agent
 from agents.types import Nest
 from environments.base import BatchedEnvironment, describe
 from nodes.learning import replicas, serialisation, warm_start
+from nodes.learning.checkpointer import Checkpointer
 from nodes.learning.options import TrainingOptions
 from nodes.learning.training import Mixer, Training, newest_checkpoint
 from nodes.learning.update import Learner
@@ -220,6 +221,10 @@ class ReplayTraining(Training):
 
   def _step(self) -> None:
     self._learner.step()
+
+  def _after_step(self, checkpointer: Checkpointer) -> bool:
+    self._check()
+    return checkpointer.due()
 
   def _check(self) -> None:
     self._service.check()

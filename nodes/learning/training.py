@@ -114,8 +114,7 @@ class Training(abc.ABC):
       try:
         while not self._is_trained():
           self._step()
-          self._check()
-          if self._is_checkpoint_due(checkpointer):
+          if self._after_step(checkpointer):
             checkpointer.begin()
         if self._mixer:
           self._mixer.finish()
@@ -157,6 +156,14 @@ class Training(abc.ABC):
     """
 
   @abc.abstractmethod
+  def _after_step(self, checkpointer: Checkpointer) -> bool:
+    """Reports if that is due, and returns whether to begin a checkpoint.
+
+    Raises:
+      lifecycle.Stopped: if the program stops.
+    """
+
+  @abc.abstractmethod
   def _save(self) -> tuple[Mapping[str, float], Any]:
     """Returns the counters and the state of a checkpoint, as NumPy arrays."""
 
@@ -172,16 +179,6 @@ class Training(abc.ABC):
     """Called once all is written; returns what the summary has beside the counters."""
     del params
     return {}
-
-  def _check(self) -> None:
-    """Reports if that is due; raises lifecycle.Stopped if the program stops."""
-    self._reporter.maybe_report()
-    if self._stop.is_set():
-      raise lifecycle.Stopped
-
-  def _is_checkpoint_due(self, checkpointer: Checkpointer) -> bool:
-    """Returns whether to begin a checkpoint; called after every step."""
-    return checkpointer.due()
 
   def _check_service(self) -> None:  # noqa: B027
     """Raises the error that stopped a service beside the training, if any."""

@@ -1,9 +1,13 @@
-"""Two replicas of Sebulba on an engine, of which one is killed."""
+"""Two replicas, of which one is killed or suspended."""
 
 import json
 import re
+import signal
+
+import psutil
 
 from rundir import curves
+from tests.waiting import DEADLINE
 
 FLAGS = (
   *('--num_replicas=2', '--num_steps=60000', '--num_actors=1', '--envs_per_actor=8'),
@@ -40,3 +44,25 @@ def check_summary(run_dir):
   assert first['params_crc32'] == second['params_crc32']
   assert first['learner_steps'] == second['learner_steps'] > 0
   assert first['actor_steps'] + second['actor_steps'] == summary['actor_steps'] >= 60000
+
+
+def stop_while_the_second_is_suspended(program, group):
+  """Asserts that Ctrl-C ends the first replica although it waits for the second.
+
+  Args:
+    program: a started program with two replicas that train.
+    group: of the replicas.
+
+  Returns:
+    What the launcher printed, and its errors.
+  """
+  nodes = program.nodes()
+  nodes[f'{group}-1'].suspend()  # The other soon waits for it, inside an update.
+  program.launcher.send_signal(signal.SIGINT)
+  assert psutil.wait_procs([nodes[f'{group}-0']], timeout=DEADLINE)[1] == []
+  nodes[f'{group}-1'].resume()
+  code, output, errors = program.end()
+  assert code == 130
+  killed = re.findall('killed .* after SIGTERM: .*', errors)  # The suspended one may be among them.
+  assert not [line for line in killed if f'{group}/0' in line]
+  return output, errors

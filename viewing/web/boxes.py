@@ -9,6 +9,7 @@ from typing import Any
 
 from launchers.bottleneck import Utilization
 from nodes.runtime import activity
+from rundir import node_files
 from rundir.graph_file import Flow, Graph, Group
 from rundir.roles import EVALUATOR, LEARNER
 from viewing.node_log import NodeLog
@@ -67,9 +68,7 @@ def groups(
     names: of all nodes.
     states: of each node, from `node`.
   """
-  of: dict[str, list[str]] = {}
-  for name in names:
-    of.setdefault(name.partition('/')[0], []).append(name)
+  of = node_files.by_group(names)
   recorded = {group.name: group for group in graph.groups}
   every = [*recorded, *(label for label in of if label not in recorded)]
   columns = _columns(every, graph.flows)
@@ -110,11 +109,8 @@ def cells(
   Of a group with more than `most` nodes they are the ones that have restarted, then those in the rarest
   states.
   """
-  groups: dict[str, list[str]] = {}
-  for name in states:
-    groups.setdefault(name.partition('/')[0], []).append(name)
   chosen: set[str] = set()
-  for names in groups.values():
+  for names in node_files.by_group(states).values():
     if len(names) > most:
       counts = collections.Counter(states[name][0] for name in names)
       names = sorted(names, key=lambda name: (name not in restarts, counts[states[name][0]]))[:most]

@@ -39,6 +39,9 @@ def test_a_stopped_learner_ends_the_writing_of_unrolls_before_its_last_checkpoin
     def _step(self):
       raise lifecycle.Stopped
 
+    def _after_step(self, checkpointer):
+      raise AssertionError('the step has not ended')
+
     def _stop_writing(self):
       did.append('unrolls')
 
