@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
 from flax import serialization
 
+from agents.population.fusion import fused
 from nodes.learning import serialisation
-from nodes.population.board import Board
+from nodes.population.board import Board, Report
 from nodes.population.options import BoardOptions
 from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.gate import ReadyGate
@@ -33,6 +35,9 @@ class Leaderboard:
   continues from there, and repeats the reply of a report that it has decided already. The parameters of
   the best are those of the run: the evaluator fetches them here, and `evaluate.py` finds them as the
   final ones.
+
+  An agent may have several members as pods. It is ranked once all of them have reported, and its
+  learner state is their mean. Until then a pod is told to ask again, and trains on.
   """
 
   def __init__(self, options: BoardOptions, monitor: Any, name: str = 'leaderboard/0'):
@@ -49,7 +54,10 @@ class Leaderboard:
     self._board: Board
     self._lineage: Lineage
     self._saved = 0  # The event whose parameters are the run's.
-    self._states: dict[int, Any] = {}  # Of each member's last score, as data.
+    self._states: dict[int, Any] = {}  # Of each agent's last score, as data.
+    self._pending: dict[
+      int, tuple[Report, Any]
+    ] = {}  # Of pods whose siblings have not reported yet.
     self._gate, self._ranked = ReadyGate(), ReadyGate()
 
   def report(
@@ -61,7 +69,7 @@ class Leaderboard:
     score: float | None,
     values: Mapping[str, float],
     state: Any,
-  ) -> tuple[int, int | None, dict[str, float], Any]:
+  ) -> tuple[int, int | None, dict[str, float], Any] | None:
     """Ranks a member by a new score. An RPC; it is idempotent.
 
     Args:
@@ -74,8 +82,8 @@ class Leaderboard:
       state: its learner state, as `serialisation.to_data`; None without a score.
 
     Returns:
-      The event; the member that it copies, None if it continues with its own state; the values that it
-      continues with; the learner state of the member that it copies, else None.
+      The event; the member that it copies, None for none; the values that it continues with; the learner
+      state that it continues with, None for its own. None while siblings have to report first.
 
     Raises:
       RuntimeError: `rpc.retry_later_error()` while the event cannot be written.
@@ -85,17 +93,36 @@ class Leaderboard:
     with self._lock:
       event = self._board.repeated(member, incarnation, number)
       if event is None:
-        event = self._board.decide(
-          member, incarnation, number, counts, score, values, round(time.time(), 1)
-        )
+        report = Report(member, incarnation, number, counts, score, values)
+        self._pending[member] = report, state
+        agent = self._options.population.agent_of(member)
         try:
-          self._write(event, state)
+          self._decide(agent)
         except OSError as error:
           logging.warning('cannot write the event of member %d: %s', member, error)
           raise rpc.retry_later_error() from error
-      # Of a repeated report, that of a later score may be gone.
-      copied = None if event.source_member is None else self._states.get(event.source_member)
-      return event.event, event.source_member, event.next_values, copied
+        event = self._board.repeated(member, incarnation, number)
+      if event is None:
+        return None
+      return event.event, event.source_member, event.next_values, self._followed(event)
+
+  def get_variables(self, names: Sequence[str]) -> list[Any] | None:
+    """Returns variables of the best, whose version is an event; see `ParameterService`. An RPC.
+
+    The counts are those of all members at their last scores.
+    """
+    self._ranked.wait()
+    self._ranked.check()
+    with self._lock:
+      best = self._board.best
+      if best is None:
+        return None
+      known = {
+        'params': self._states[best]['params'],
+        'policy_version': self._board.first_of(best).event,
+        'counts': self._board.counts(),
+      }
+      return [known[name] for name in names]
 
   def get_params(self) -> tuple[dict[str, int], Any] | None:
     """Returns the counters and the parameters of the best; see `nodes.anakin.Anakin`. An RPC."""
@@ -103,7 +130,9 @@ class Leaderboard:
     self._ranked.check()
     with self._lock:
       best = self._board.best
-      return None if best is None else (best.counts, self._states[best.member]['params'])
+      if best is None:
+        return None
+      return self._board.first_of(best).counts, self._states[best]['params']
 
   def run(self) -> None:
     """Serves until the program stops."""
@@ -120,43 +149,74 @@ class Leaderboard:
     options = self._options
     self._lineage = Lineage(options.run_dir)
     events = read_events(options.run_dir)
-    self._board = Board(options.population, options.axes, options.seed, events)
-    for member, event in list(self._board.latest.items()):
-      if event.score is None:
+    self._board = Board(options, events)
+    for agent, score in self._board.scores.items():
+      first = self._board.first_of(agent)
+      if score == -math.inf:
         continue
       try:
-        with open(self._path(event), 'rb') as file:
-          self._states[member] = serialization.msgpack_restore(file.read())
+        with open(self._path(first), 'rb') as file:
+          self._states[agent] = serialization.msgpack_restore(file.read())
       except FileNotFoundError:  # After a power failure, which has taken the event after it.
-        logging.warning('the state of event %d is gone: member %d has no rank', event.event, member)
-        del self._board.latest[member]
+        logging.warning('the state of event %d is gone: agent %d has no rank', first.event, agent)
+        self._board.forget(agent)
     if self._board.best is not None:
       self._ranked.open()
       logging.info('%d event(s) of an earlier leaderboard', len(events))
 
-  def _write(self, event: Event, state: Any) -> None:
-    """Writes an event, after the state that it needs, and makes it the member's last one."""
-    before = self._board.latest.get(event.member)
-    if event.score is not None:
-      files.write(self._path(event), serialisation.serialise(state))
-    self._lineage.append(event)
-    self._board.add(event)
-    if event.score is None:
-      self._states.pop(event.member, None)
+  def _decide(self, agent: int) -> None:
+    """Decides how an agent continues, if all of its pods have reported.
+
+    Raises:
+      OSError: the decision cannot be written; nothing is decided.
+    """
+    pods = self._options.population.pods_of(agent)
+    if not all(pod in self._pending for pod in pods):
+      return
+    reports = [self._pending[pod][0] for pod in pods]
+    states = [self._pending[pod][1] for pod in pods if self._pending[pod][0].score is not None]
+    events = self._board.decide(reports, round(time.time(), 1))
+    self._write(agent, events, fused(states) if states else None)
+    for pod in pods:
+      del self._pending[pod]
+
+  def _write(self, agent: int, events: Sequence[Event], state: Any) -> None:
+    """Writes the events of an agent, after the state that they need, and makes them its last ones."""
+    before = self._board.first_of(agent) if agent in self._states else None
+    if state is not None:
+      files.write(self._path(events[0]), serialisation.serialise(state))
+    self._lineage.append(*events)
+    for event in events:
+      self._board.add(event)
+    if state is None:
+      self._states.pop(agent, None)
     else:
-      self._states[event.member] = state
+      self._states[agent] = state
       self._ranked.open()
     self._save_best()
-    if before is not None and before.score is not None:
+    if before is not None:
       with contextlib.suppress(OSError):
         os.remove(self._path(before))
 
+  def _followed(self, event: Event) -> Any:
+    """Returns the learner state that a member continues with after an event; None for its own."""
+    population = self._options.population
+    if event.source_member is not None:
+      # Of a repeated report, that of a later score may be gone.
+      return self._states.get(population.agent_of(event.source_member))
+    if population.num_pods == 1 or self._board.ends(event):
+      return None
+    return self._states.get(population.agent_of(event.member))
+
   def _save_best(self) -> None:
     best = self._board.best
-    if best is not None and best.event != self._saved:
-      params = serialisation.serialise(self._states[best.member]['params'])
+    if best is None:
+      return
+    event = self._board.first_of(best).event
+    if event != self._saved:
+      params = serialisation.serialise(self._states[best]['params'])
       final_params.save(self._options.run_dir, params)
-      self._saved = best.event
+      self._saved = event
 
   def _path(self, event: Event) -> str:
     return os.path.join(self._options.run_dir, 'leaderboard', f'{event.event}.msgpack')

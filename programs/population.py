@@ -100,4 +100,5 @@ def make_program(config: Config) -> lp.Program:
 
 def placement(config: Config) -> dict[str, Resources]:
   """Returns the resources of each group."""
-  return default_placement.placement(**parts.placement(config))
+  member = default_placement.on_accelerator(config, config.loop.num_devices, restart='on_failure')
+  return default_placement.placement(member=member, leaderboard=parts.LEADERBOARD)

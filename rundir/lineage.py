@@ -96,11 +96,10 @@ class Lineage:
     self._file = AppendedFile(path(run_dir))
     self._file.drop_unfinished_line()
 
-  def append(self, event: Event) -> None:
-    """Appends an event.
+  def append(self, *events: Event) -> None:
+    """Appends some events.
 
     Raises:
-      OSError: if there is no room for it; the file is unchanged.
+      OSError: if there is no room for them; the file is unchanged.
     """
-    fields: dict[str, Any] = event._asdict()
-    self._file.append(json.dumps(fields).encode() + b'\n')
+    self._file.append(b''.join(json.dumps(event._asdict()).encode() + b'\n' for event in events))

@@ -204,10 +204,13 @@ class CompiledTraining(Training):
     if self._member:
       episodes, return_sum, _ = map(float, report.episodes[1:])
       self._member.played(steps, episodes, return_sum)
-      learner = self._member.exchange(self._state.learner, self._counters)
-      if learner is not None:
-        self._state = self._loop.put(self._state._replace(learner=learner))
-        self._publish()
+      self._continue_as(self._member.exchange(self._state.learner, self._counters))
+
+  def _continue_as(self, learner: Any | None) -> None:
+    """Continues with another learner state, as NumPy arrays; None to keep the present one."""
+    if learner is not None:
+      self._state = self._loop.put(self._state._replace(learner=learner))
+      self._publish()
 
   def _with_old_learner(self) -> AnakinState:
     """Returns the learner state before the last call, with new environments and no replay.
@@ -241,10 +244,14 @@ class CompiledTraining(Training):
   def _final_params(self) -> Nest:
     return jax.device_get(self._state.learner.params)
 
+  def _end_exchange(self) -> None:
+    super()._end_exchange()
+    if self._member:
+      learner, stops = self._state.learner, self._stop.is_set
+      self._continue_as(self._member.finish(learner, self._counters, stops))
+
   def _finish(self, params: Nest) -> dict[str, float]:
     activity.mark(activity.IDLE)  # For as long as the monitor is away.
-    if self._member:
-      self._member.finish(self._state.learner, self._counters, self._stop.is_set)
     self._reporter.report_now(self._stop.is_set)
     return {}
 

@@ -27,7 +27,8 @@ class Member:
 
   The score is the mean return of the episodes that have ended in the last `ready_steps` steps, with the
   tuned values of that time. Training goes on until the reply is there, also while the leaderboard is
-  away. Then the same report is sent again; the next one comes after it.
+  away. Then the same report is sent again; the next one comes after it. A pod whose siblings have no
+  score yet asks again too, with a newer report once it has one.
   """
 
   def __init__(self, place: Place):
@@ -41,6 +42,7 @@ class Member:
     self._ask: Callable[[], futures.Future] | None = None
     self._reply: futures.Future | None = None
     self._retry_at = 0.0
+    self._undecided = False  # The reply was that siblings have to report first.
     self._copies = 0
     self._score = math.nan
 
@@ -76,12 +78,10 @@ class Member:
       Exception: what the leaderboard has raised, unless that passes.
       ValueError: if the member that it copies has another network; one sentence.
     """
-    if self._ask is None:
-      if self._unreported < self._place.ready_steps or not (self._diverged or self._has_score()):
-        return None
+    if (self._ask is None or self._undecided) and self._is_ready():
       self._ask = self._next_report(learner, counts)
       self._post()
-    if not self._replied():
+    if self._ask is None or not self._replied():
       return None
     assert self._reply is not None
     reply, self._ask = self._reply.result(), None
@@ -89,24 +89,37 @@ class Member:
 
   def finish(
     self, learner: TunedState, counts: Mapping[str, int], should_stop: Callable[[], bool]
-  ) -> None:
+  ) -> TunedState | None:
     """Waits for the reply to a pending report, and reports the score at the end.
 
-    A member that has been replaced a moment ago has none, and keeps its rank.
+    A member that has been replaced a moment ago has none, and keeps its rank. A pod does not wait for
+    its siblings.
+
+    Returns:
+      The learner state that the reply asks for, as NumPy arrays; None for `learner`.
 
     Raises:
       lifecycle.Stopped: once `should_stop` returns True.
     """
     if self._ask is not None:
-      rpc.call(self._ask, should_stop, 'report')
-      self._ask = None
+      reply = rpc.call(self._ask, should_stop, 'report')
+      if reply is not None:
+        self._ask = None
+        found = self._followed(learner, *reply)
+        if found is not None:
+          return found
     covered = sum(steps for steps, _, _ in self._window)
     if self._has_score() and not self._diverged and covered >= self._place.ready_steps:
       rpc.call(self._next_report(learner, counts), should_stop, 'report')
+    return None
 
   def measure(self) -> dict[str, float]:
     """Returns the last score that was reported, and how often this incarnation was replaced."""
     return {'score': self._score, 'copies': float(self._copies)}
+
+  def _is_ready(self) -> bool:
+    ready = self._unreported >= self._place.ready_steps
+    return ready and (self._diverged or self._has_score())
 
   def _has_score(self) -> bool:
     return any(episodes for _, episodes, _ in self._window)
@@ -114,8 +127,8 @@ class Member:
   def _next_report(
     self, learner: TunedState, counts: Mapping[str, int]
   ) -> Callable[[], futures.Future]:
-    """Returns the call that makes the next report."""
-    self._number += 1
+    """Returns the call that makes the next report, or makes one that is undecided newer."""
+    self._number += self._ask is None
     self._unreported = 0
     # With the digits that a float32 has.
     values = {n: float(str(value[()])) for n, value in jax.device_get(learner.values).items()}
@@ -136,7 +149,7 @@ class Member:
 
   def _post(self) -> None:
     assert self._ask is not None
-    self._retry_at = time.monotonic() + _RETRY_SECONDS
+    self._retry_at, self._undecided = time.monotonic() + _RETRY_SECONDS, False
     self._reply = self._ask()
 
   def _replied(self) -> bool:
@@ -145,12 +158,15 @@ class Member:
     if not self._reply.done():
       return False
     error = self._reply.exception()
-    if error is None:
+    if error is None and self._reply.result() is not None:
       return True
-    if not isinstance(error, Exception) or not rpc.is_transient(error):
+    if error is None:
+      self._undecided = True
+    elif not isinstance(error, Exception) or not rpc.is_transient(error):
       raise error
     if time.monotonic() >= self._retry_at:
-      logging.warning('reporting a score again: %s', error)
+      if error is not None:
+        logging.warning('reporting a score again: %s', error)
       self._post()
     return False
 
@@ -170,8 +186,9 @@ class Member:
       copied = own
     else:
       copied = serialisation.from_data(state, own)
-      self._copies += 1
-      logging.info('event %d: continuing as member %d has, with %s', event, source, values)
+      if source is not None:
+        self._copies += 1
+        logging.info('event %d: continuing as member %d has, with %s', event, source, values)
     # The next score is that of what it continues with.
     self._window.clear()
     self._unreported = 0

@@ -42,6 +42,13 @@ class PopulationOptions(CheckedOptions):
     "since the one before; 0: a twentieth of a member's part of num_steps",
     at_least=0,
   )
+  num_pods: int = option(
+    1,
+    'members that are pods of one agent: they begin with equal parameters and have equal values, are '
+    'ranked by their mean score, and continue with the mean of their parameters and optimizer states '
+    '(model fusion in FinRL-Podracer)',
+    at_least=1,
+  )
   truncation: float = option(
     0.2,
     'share of the members that are replaced under truncation, by offspring of as many of the best; '
@@ -57,6 +64,19 @@ class PopulationOptions(CheckedOptions):
     at_most=1,
   )
 
+  @property
+  def num_agents(self) -> int:
+    """What is ranked: the members, or with several pods each, groups of them."""
+    return self.num_members // self.num_pods
+
+  def agent_of(self, member: int) -> int:
+    """Returns the agent that a member is a pod of."""
+    return member // self.num_pods
+
+  def pods_of(self, agent: int) -> range:
+    """Returns the members that are the pods of an agent."""
+    return range(agent * self.num_pods, (agent + 1) * self.num_pods)
+
   def steps_of(self, member: int, num_steps: int) -> int:
     """Returns the part of num_steps that a member trains for."""
     return num_steps // self.num_members + (member < num_steps % self.num_members)
@@ -68,6 +88,11 @@ class PopulationOptions(CheckedOptions):
 
   def _check(self) -> None:
     require_choice('selection', self.selection, (TRUNCATION, TOURNAMENT, NONE))
+    if self.num_members % self.num_pods:
+      raise ValueError(
+        f'--num_members={self.num_members} are not whole agents of --num_pods={self.num_pods} each; '
+        'make it a multiple.'
+      )
     if self.selection != TRUNCATION:
       self._require_default(f'--selection={TRUNCATION}', 'truncation')
     if self.selection == NONE:
@@ -80,12 +105,14 @@ class BoardOptions(NamedTuple):
   Attributes:
     population: the options of the population.
     axes: those that it tunes.
+    num_steps: of all members together.
     seed: of all random numbers.
     run_dir: the run directory.
   """
 
   population: PopulationOptions
   axes: tuple[Axis, ...]
+  num_steps: int
   seed: Seed
   run_dir: str
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from programs.options.preset_choice import OTHERS, Table
+from programs.options.preset_choice import OTHERS, Table, with_more_steps
 from programs.options.presets import (
   MUZERO_LEARNER,
   MUZERO_PIXELS,
@@ -100,18 +100,10 @@ R2D2: Table = {
 }
 
 
-def _of_population(presets: Table, factor: int) -> Table:
-  """Returns presets with more steps, which the members share."""
-  return {
-    env: {**preset, 'num_steps': factor * preset['num_steps']} if 'num_steps' in preset else preset
-    for env, preset in presets.items()
-  }
-
-
 # Eight members have half of the steps that one learner has alone, and profit from each other's.
-POPULATION_VTRACE, POPULATION_PPO = _of_population(VTRACE, 4), _of_population(PPO, 4)
+POPULATION_VTRACE, POPULATION_PPO = with_more_steps(VTRACE, 4), with_more_steps(PPO, 4)
 # R2D2 does hundreds of updates before its first offspring, so here a member has the steps of one alone.
-POPULATION_R2D2 = _of_population(R2D2, 8)
+POPULATION_R2D2 = with_more_steps(R2D2, 8)
 
 # Steps of lifetimes, of which one learner step takes 40 from each of 128 environments, or 5 where a
 # trajectory is one choice. One call has 40,960 steps. Returns of lifetimes vary, so many are evaluated.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,23 @@ from agents.population.space import Axis
 from launchers.placement import Resources
 from launchers.program import Program
 from nodes.population.options import BoardOptions, Place, PopulationOptions
+from nodes.runtime.options import RunOptions
 from programs.options import user_torso
 from programs.options.common import CommonConfig
 from programs.options.compiled_loop import CompiledLoopConfig
-from programs.parts import default_placement
+from programs.options.separate_learners import SeparateLearnersConfig
 from programs.parts.agent_constructors import constructor
-from programs.parts.launchpad_nodes import DataCourierNode, Deferred
+from programs.parts.central_inference import serving
+from programs.parts.launchpad_nodes import (
+  AddressHandle,
+  DataCourierNode,
+  Deferred,
+  InferenceHandle,
+  ListeningNode,
+)
+from programs.parts.learner import training_options
+
+LEADERBOARD = Resources(restart='on_failure')
 
 
 def axes_of(config: CommonConfig, population: PopulationOptions) -> tuple[Axis, ...]:
@@ -66,7 +78,8 @@ def add_leaderboard(
     A handle on the leaderboard.
   """
   seed = config.root_seed.child('leaderboard')
-  options = BoardOptions(population, axes_of(config, population), seed, config.run.run_dir)
+  run = config.run
+  options = BoardOptions(population, axes_of(config, population), run.num_steps, seed, run.run_dir)
   handle = program.add_node(
     DataCourierNode(Deferred('nodes.leaderboard', 'Leaderboard'), options, monitor),
     label='leaderboard',
@@ -96,34 +109,91 @@ def add_members(
     monitor: a handle on the monitor.
     leaderboard: a handle on the leaderboard.
   """
-  agent = constructor(config), user_torso.carried(config).agent
-  axes = axes_of(config, population)
-  rng = np.random.default_rng(config.root_seed.child('values').number())
-  values = space.spread(axes, population.num_members, rng)
+  others = [config.root_seed.child('member', k) for k in range(1, population.num_members)]
+  seeds = [config.root_seed.child('anakin'), *others]  # The first one's is Anakin's.
   with program.group('member', roles=['actor', 'learner']):
-    for k in range(population.num_members):
-      seed = config.root_seed.child('member', k) if k else config.root_seed.child('anakin')
-      run = dataclasses.replace(config.run, num_steps=population.steps_of(k, config.run.num_steps))
+    for k, make_agent in enumerate(_agents(config, population)):
+      first = population.pods_of(population.agent_of(k))[0]
       program.add_node(
         DataCourierNode(
           Deferred('nodes.anakin', 'Anakin'),
-          functools.partial(Deferred('agents.tuned', 'Tuned'), *agent, values[k]),
+          make_agent,
           make_environment,
           monitor,
           config.loop,
-          run,
-          seed=seed,
+          _run_of(config.run, population, k),
+          seed=seeds[k],
           rings=config.rings,
           name=f'member/{k}',
+          params_seed=None if k == first else seeds[first],
           member=Place(k, population.ready_steps, leaderboard),
         )
       )
 
 
-def placement(config: CompiledLoopConfig) -> dict[str, Resources]:
-  """Returns the resources of the members, an accelerator host each, and of the leaderboard."""
-  devices = config.loop.num_devices
-  return {
-    'member': default_placement.on_accelerator(config, devices, restart='on_failure'),
-    'leaderboard': Resources(restart='on_failure'),
-  }
+def add_inference_members(
+  program: Program,
+  config: SeparateLearnersConfig,
+  population: PopulationOptions,
+  make_environment: Callable[..., Any],
+  replay: Sequence[AddressHandle],
+  monitor: Any,
+  leaderboard: Any,
+) -> list[Any]:
+  """Adds members that are inference-learners, each with values of its own for the tuned options.
+
+  Args:
+    program: the graph.
+    config: the program's options.
+    population: of the members.
+    make_environment: takes (number of environments, seed).
+    replay: addresses of the replay servers, those of the first member first.
+    monitor: a handle on the monitor.
+    leaderboard: a handle on the leaderboard.
+
+  Returns:
+    A handle on each, for its actors.
+  """
+  shards, root = config.replay.num_replay_shards, config.root_seed.child('learner')
+  flows = {'sends': {'unrolls': 'replay'}, 'receives': {'batches': 'replay'}}
+  with program.group('member', roles=['inference', 'learner'], **flows):
+    members = []
+    for k, make_agent in enumerate(_agents(config, population)):
+      training = dataclasses.replace(
+        training_options(config, f'member/{k}'),
+        run=_run_of(config.run, population, k),
+        seed=root.child('agent', population.agent_of(k)),
+        one_core=config.inference.one_core,
+        learner=k + 1,  # The leaderboard has the place of learner 0.
+      )
+      node = ListeningNode(
+        InferenceHandle('inference'),
+        Deferred('nodes.learner', 'LearnerNode'),
+        make_agent,
+        make_environment,
+        replay[k * shards : (k + 1) * shards],
+        monitor,
+        training,
+        serving=serving(config, k, root.child('member', k), evaluates=False),
+        serves_params=False,
+        member=Place(k, population.ready_steps, leaderboard),
+      )
+      members.append(program.add_node(node))
+  return members
+
+
+def _agents(config: CommonConfig, population: PopulationOptions) -> list[Callable[..., Any]]:
+  """Returns the constructor of each member's agent, with the values that it begins with."""
+  agent = constructor(config), user_torso.carried(config).agent
+  rng = np.random.default_rng(config.root_seed.child('values').number())
+  values = space.spread(axes_of(config, population), population.num_agents, rng)
+  make = Deferred('agents.tuned', 'Tuned')
+  return [
+    functools.partial(make, *agent, values[population.agent_of(k)])
+    for k in range(population.num_members)
+  ]
+
+
+def _run_of(run: RunOptions, population: PopulationOptions, member: int) -> RunOptions:
+  """Returns the options of a run with the part of num_steps that a member trains for."""
+  return dataclasses.replace(run, num_steps=population.steps_of(member, run.num_steps))

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from agents.population import rules, space
+from agents.population import fusion, rules, space
 from agents.ppo.config import PPOConfig
 from agents.vtrace.config import VTraceConfig
 
@@ -169,6 +169,18 @@ def test_the_members_cover_each_range_evenly_and_in_another_order():
   assert all(sorted(found) == list(range(8)) for found in parts.values())
   assert parts['learning_rate'] != parts['discount']
   assert members != space.spread(axes, 8, RNG(9)) and space.spread((), 2, RNG(8)) == [{}, {}]
+
+
+def test_fused_states_are_the_mean_of_what_is_real_and_the_first_of_what_counts():
+  states = [
+    {'w': np.array([w, 2.0], np.float32), 'count': np.int32(n), 'nu': {'b': np.float16(w)}}
+    for w, n in ((1.0, 3), (5.0, 9))
+  ]
+  found = fusion.fused(states)
+  np.testing.assert_array_equal(found['w'], np.array([3.0, 2.0], np.float32))
+  assert found['count'] == 3 and found['nu']['b'] == 3.0
+  assert [x.dtype for x in (found['w'], found['count'], found['nu']['b'])] == ['f4', 'i4', 'f2']
+  assert fusion.fused(states[:1]) is states[0]
 
 
 def test_what_is_tuned_may_be_nothing():

@@ -53,10 +53,10 @@ class Client:
     self.held = []
 
 
-def serving(run_dir, axes=AXES, **options):
+def serving(run_dir, axes=AXES, num_steps=10**9, **options):
   """Returns a leaderboard as it is once `run` serves."""
   given = PopulationOptions(**options)
-  board = Leaderboard(BoardOptions(given, axes, Seed(1), str(run_dir)), None)
+  board = Leaderboard(BoardOptions(given, axes, num_steps, Seed(1), str(run_dir)), None)
   board._restore()
   board._gate.open()
   return board

@@ -1,5 +1,6 @@
 """The leaderboard of a population, without members."""
 
+import functools
 import json
 import os
 import threading
@@ -7,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 
+from agents.seeding import Seed
 from nodes.leaderboard import Leaderboard
 from nodes.learning import serialisation
 from nodes.population.options import BoardOptions, PopulationOptions
@@ -22,10 +24,11 @@ def state(number):
   return {'params': {'w': np.full(3, number, np.float32)}, 'values': {}}
 
 
-def report(board, member, score, number=1, incarnation=7, rate=1e-3):
+def report(board, member, score, number=1, incarnation=7, rate=1e-3, steps=100):
   sent = None if score is None else state(10 * member + number)
   values = {'learning_rate': rate}
-  return board.report(member, incarnation, number, COUNTS, score, values, sent)
+  counts = COUNTS | {'actor_steps': steps}
+  return board.report(member, incarnation, number, counts, score, values, sent)
 
 
 def test_the_worst_gets_the_state_of_the_best_and_other_values(tmp_path):
@@ -101,6 +104,56 @@ def test_a_leaderboard_that_was_killed_while_it_wrote_continues_with_the_ranks(t
   assert again.get_params()[1]['w'][0] == 21
 
 
+def test_what_a_member_ends_with_has_tried_values_and_a_score_of_its_own(tmp_path):
+  board = serving(tmp_path, num_members=2, num_steps=2000, ready_steps=50, resample=0.0)
+  report(board, 0, 9.0, rate=5e-3, steps=700)
+  # Four fifths are explored; what is copied after them keeps its values.
+  assert report(board, 1, 0.0, steps=800)[1:3] != (0, {'learning_rate': 5e-3})
+  assert report(board, 1, 0.0, number=2, steps=801)[1:3] == (0, {'learning_rate': 5e-3})
+  # In the last interval nobody copies, unless it has diverged.
+  assert report(board, 1, 0.0, number=3, steps=950)[1] == 0
+  assert report(board, 1, 0.0, number=4, steps=951)[1] is None
+  assert report(board, 1, None, number=5, steps=952)[1] == 0
+  report(board, 1, 1.0, number=6, steps=1000)
+  assert board._board.scores == {0: 9.0, 1: 1.0}
+
+
+def test_pods_are_ranked_by_their_mean_score_and_continue_with_their_mean(tmp_path):
+  make = functools.partial(serving, tmp_path, num_members=4, num_pods=2, resample=0.0)
+  board = make()
+  assert report(board, 0, 1.0) is None and report(board, 2, 9.0) is None
+  event, source, values, fused = report(board, 1, 3.0)
+  assert (event, source, values) == (2, None, {'learning_rate': 1e-3})
+  np.testing.assert_array_equal(fused['params']['w'], [6.0] * 3)  # Of 1 and 11.
+  assert report(board, 0, 1.0)[:2] == (1, None), 'a sibling asks again'
+  # 9 is the highest score, but the mean of its agent is the lowest.
+  event, source, values, copied = report(board, 3, -9.0)
+  assert (event, source) == (4, 0) and values['learning_rate'] in (8e-4, 1.2e-3)
+  np.testing.assert_array_equal(copied['params']['w'], [6.0] * 3)
+  assert report(board, 2, 9.0)[1:3] == (source, values), 'pods have equal values'
+  assert board._board.scores == {0: 2.0, 1: 0.0}
+  assert board.get_params()[1]['w'][0] == 6.0
+
+  # One that is down holds nobody up; a newer report takes the place of an undecided one.
+  assert report(board, 0, 5.0, number=2) is None and report(board, 0, 7.0, number=2) is None
+  again = make()
+  assert again._board.scores == {0: 2.0, 1: 0.0}
+  assert report(again, 0, 7.0, number=2) is None
+  assert report(again, 1, None, number=2)[:2] == (6, None)
+  assert again._board.scores == {0: 7.0, 1: 0.0}, 'one pod has diverged'
+  np.testing.assert_array_equal(again.get_params()[1]['w'], [2.0] * 3)
+  assert len(list((tmp_path / 'leaderboard').iterdir())) == 2
+
+
+def test_an_evaluator_that_acts_itself_fetches_the_best(tmp_path):
+  board = serving(tmp_path)
+  report(board, 0, 1.0)
+  report(board, 1, 2.0, steps=50)
+  version, params, counts = board.get_variables(['policy_version', 'params', 'counts'])
+  assert version == 2 and params['w'][0] == 11.0
+  assert counts == {'actor_steps': 150, 'environment_frames': 200, 'learner_steps': 10}
+
+
 def test_members_that_have_diverged_have_no_state_and_get_one(tmp_path):
   board = serving(tmp_path)
   # Nobody is better yet, so only other values can help.
@@ -114,9 +167,7 @@ def test_members_that_have_diverged_have_no_state_and_get_one(tmp_path):
 
 
 def test_it_serves_members_and_the_evaluator_until_the_program_stops(tmp_path, connect, stop):
-  options = BoardOptions(
-    PopulationOptions(), AXES, serving(tmp_path / 'x')._options.seed, str(tmp_path)
-  )
+  options = BoardOptions(PopulationOptions(), AXES, 10**9, Seed(1), str(tmp_path))
   node = Leaderboard(options, None)
   thread = threading.Thread(target=node.run, daemon=True)
   client = connect(node)

@@ -148,6 +148,38 @@ def test_the_end_is_reported_if_it_has_a_whole_interval(client, learners):
   assert len(client.calls) == 2
 
 
+def test_the_end_follows_the_reply_to_the_last_report(client, learners):
+  play(make(client, 0), learners[0], 5.0)
+  late = make(client, 1)
+  client.is_down = True
+  assert play(late, learners[1], 1.0) is None
+  client.is_down = False
+  found = late.finish(learners[1], COUNTS, lambda: False)
+  jax.tree.map(np.testing.assert_array_equal, found.params, jax.device_get(learners[0].params))
+  assert len(client.calls) == 2, 'a score of what it has not played'
+
+
+def test_pods_continue_with_their_mean_once_all_have_a_score(tmp_path, learners):
+  client = Client(serving(tmp_path, num_members=2, num_pods=2))
+  first, second = make(client, 0), make(client, 1)
+  assert play(first, learners[0], 1.0) is None
+  # It trains on, and asks again with what it has then.
+  assert play(first, learners[1], 4.0) is None
+  assert [call[4] for call in client.calls if call[0] == 0][-1] == 4.0
+  assert {call[2] for call in client.calls} == {1}
+  fused = play(second, learners[2], 2.0)
+  mean = jax.tree.map(
+    lambda a, b: (np.float64(a) + np.float64(b)) / 2, learners[1].params, learners[2].params
+  )
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), fused.params, mean)
+  other = first.exchange(learners[1], COUNTS)
+  jax.tree.map(np.testing.assert_array_equal, other.params, fused.params)
+  assert first.measure() == {'score': 4.0, 'copies': 0.0}
+  # At the end neither waits for the other.
+  play(first, learners[0], 1.0)
+  assert first.finish(learners[0], COUNTS, lambda: False) is None
+
+
 def test_the_end_of_the_program_ends_the_wait_for_a_leaderboard_that_is_away(client, learners):
   member = make(client)
   client.is_down = True
