@@ -110,7 +110,8 @@ def test_no_node_imports_reverb_or_grpc_and_only_lifecycle_imports_launchpad():
     ),
     (
       'launch, programs.sebulba, programs.r2d2, programs.muzero, programs.anakin, programs.impala, '
-      'programs.gala, programs.gala_sebulba, programs.intrinsic_rewards, programs.population',
+      'programs.gala, programs.gala_sebulba, programs.intrinsic_rewards, programs.population, '
+      'programs.population_sebulba',
       ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
     ),
     ('nodes.anakin, nodes.evaluation.compiled', ['tensorflow', 'reverb', 'pandas']),

@@ -287,6 +287,15 @@ def _slow(*values):
       ['--truncation=0.3', '--selection=truncation'],
     ),
     (['--program=population', '--tune=lr=1..2'], ['--tune=lr', 'entropy_cost', 'vtrace_lambda']),
+    (['--program=population', '--num_pods=3'], ['--num_pods=3', '--num_members=8']),
+    (
+      ['--program=population_sebulba', '--num_replicas=2'],
+      ['--num_replicas=2', '--num_members=8'],
+    ),
+    (
+      ['--program=population_sebulba', '--inference_nodes=2'],
+      ['--inference_nodes=2', '--num_members=8'],
+    ),
     (['--program=population', '--agent=muzero'], ['--agent=muzero is unknown', 'ppo, r2d2']),
     (
       ['--program=population', '--agent=r2d2', '--tune=entropy_cost=1e-3..1e-2'],

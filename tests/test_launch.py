@@ -182,12 +182,25 @@ def test_two_peers_run_to_their_end(train, tmp_path):
   assert losses[0] and losses[0] != losses[1], 'peers have the same random numbers'
 
 
-def test_a_population_runs_to_its_end_with_the_parameters_of_its_best(train, tmp_path):
+@pytest.mark.parametrize(
+  'flags',
+  [
+    ('--program=population', '--updates_per_call=2', '--num_envs=8'),
+    pytest.param(
+      (
+        *('--program=population_sebulba', '--envs_per_actor=8', '--env_groups=1', '--batch_size=8'),
+        '--selection=tournament',
+      ),
+      marks=pytest.mark.nightly,
+    ),
+  ],
+)
+def test_a_population_runs_to_its_end_with_the_parameters_of_its_best(train, tmp_path, flags):
   run_dir = tmp_path / 'run'
   process = train(
-    *('--program=population', '--num_members=3', '--num_steps=6000', '--updates_per_call=2'),
-    *('--num_envs=8', '--unroll_length=5', '--ready_steps=400', '--mlp_sizes=16'),
-    *('--eval_episodes=10', f'--run_dir={run_dir}'),
+    *flags,
+    *('--num_members=3', '--num_steps=6000', '--unroll_length=5', '--ready_steps=400'),
+    *('--mlp_sizes=16', '--eval_episodes=10', f'--run_dir={run_dir}'),
   )
   done, summary = _ended(process, run_dir)
   assert summary['learners'].keys() == {f'member/{k}' for k in range(3)}

@@ -43,6 +43,10 @@ POPULATION = (
   *('--program=population', '--num_members=2', '--num_envs=8', '--mlp_sizes=16'),
   *('--updates_per_call=5', '--ready_steps=2000'),
 )
+POPULATION_SEBULBA = (
+  *('--program=population_sebulba', '--num_members=2', '--envs_per_actor=8', '--env_groups=1'),
+  *('--batch_size=8', '--mlp_sizes=16', '--ready_steps=2000'),
+)
 NODES = ['actor-0', 'replay-0', 'monitor-0', 'evaluator-0']
 
 
@@ -218,12 +222,17 @@ def test_peers_keep_training_while_one_is_down_and_mix_with_it_after_its_restart
 
 
 @pytest.mark.nightly
-def test_a_population_trains_on_while_a_member_or_its_leaderboard_is_down(start_program):
-  program = start_program('--checkpoint_period=1', ENDLESS, small=POPULATION)
+@pytest.mark.parametrize(
+  'small, nodes', [(POPULATION, ()), (POPULATION_SEBULBA, ('actor-0', 'replay-0'))]
+)
+def test_a_population_trains_on_while_a_member_or_its_leaderboard_is_down(
+  start_program, small, nodes
+):
+  program = start_program('--checkpoint_period=1', ENDLESS, small=small)
   for k in (1, 2):
     path = checkpoints.directory(learners.directory(program.run_dir, k))
     program.wait_until(lambda p=path: checkpoints.newest(p) is not None, f'learner {k} can resume')
-  for name in ('member-0', 'member-1', 'leaderboard-0', 'monitor-0', 'evaluator-0'):
+  for name in ('member-0', 'member-1', 'leaderboard-0', 'monitor-0', 'evaluator-0', *nodes):
     victim = program.nodes()[name]
     victim.suspend()  # It holds connections and does nothing.
     alive = {0, 1} - {int(name[-1])} if name.startswith('member') else {0, 1}
@@ -251,6 +260,10 @@ def test_a_population_trains_on_while_a_member_or_its_leaderboard_is_down(start_
   for event in events:
     if event.source is not None:
       assert events[event.source - 1].member == event.source_member != event.member
+    identity = event.member, event.incarnation
+    following = (e for e in events[event.event :] if (e.member, e.incarnation) == identity)
+    if after := next(following, None):
+      assert after.values == pytest.approx(event.next_values, rel=1e-6), 'the lineage is not true'
 
 
 def _mixed(program, peer):

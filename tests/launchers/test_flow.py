@@ -98,6 +98,18 @@ def flows(name, **options):
     ),
     ('gala', {}, {('peer', 'parameters', 'peer'), ('peer', 'parameters', 'evaluator')}),
     (
+      'population_sebulba',
+      {},
+      {
+        ('actor', 'rows', 'member'),
+        ('member', 'unrolls', 'replay'),
+        ('replay', 'batches', 'member'),
+        ('member', 'scores', 'leaderboard'),
+        ('leaderboard', 'offspring', 'member'),
+        ('leaderboard', 'parameters', 'evaluator'),
+      },
+    ),
+    (
       'population',
       {},
       {

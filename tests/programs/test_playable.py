@@ -39,6 +39,8 @@ PLAYS = {
   ('anakin', 'r2d2'): ('discrete',),
   ('anakin', 'muzero'): ('discrete',),
   ('gala', 'vtrace'): ALL,
+  ('population_sebulba', 'vtrace'): ALL,
+  ('population_sebulba', 'ppo'): ALL,
   ('population', 'vtrace'): ALL,
   ('population', 'ppo'): ALL,
   ('population', 'r2d2'): ('discrete',),
