@@ -55,9 +55,8 @@ class Leaderboard:
     self._lineage: Lineage
     self._saved = 0  # The event whose parameters are the run's.
     self._states: dict[int, Any] = {}  # Of each agent's last score, as data.
-    self._pending: dict[
-      int, tuple[Report, Any]
-    ] = {}  # Of pods whose siblings have not reported yet.
+    # Of pods whose siblings have not reported yet.
+    self._pending: dict[int, tuple[Report, Any]] = {}
     self._gate, self._ranked = ReadyGate(), ReadyGate()
 
   def report(

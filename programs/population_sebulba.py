@@ -73,10 +73,11 @@ class Config(SeparateLearnersConfig):
       )
 
 
-PRESETS = with_more_steps(sebulba.PRESETS, 4)
+# A member has the steps of one alone, whose batches are large: offspring need hundreds of updates too.
+PRESETS = with_more_steps(sebulba.PRESETS, 8)
 AGENTS = {
   'vtrace': Variant(Config(), PRESETS),
-  'ppo': Variant(Config(agent=PPOConfig()), with_more_steps(sebulba.PPO_PRESETS, 4)),
+  'ppo': Variant(Config(agent=PPOConfig()), with_more_steps(sebulba.PPO_PRESETS, 8)),
 }
 
 

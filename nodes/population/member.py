@@ -81,6 +81,8 @@ class Member:
     if (self._ask is None or self._undecided) and self._is_ready():
       self._ask = self._next_report(learner, counts)
       self._post()
+    elif self._undecided and time.monotonic() >= self._retry_at:
+      self._post()
     if self._ask is None or not self._replied():
       return None
     assert self._reply is not None
@@ -158,15 +160,13 @@ class Member:
     if not self._reply.done():
       return False
     error = self._reply.exception()
-    if error is None and self._reply.result() is not None:
-      return True
     if error is None:
-      self._undecided = True
-    elif not isinstance(error, Exception) or not rpc.is_transient(error):
+      self._undecided = self._reply.result() is None
+      return not self._undecided
+    if not isinstance(error, Exception) or not rpc.is_transient(error):
       raise error
     if time.monotonic() >= self._retry_at:
-      if error is not None:
-        logging.warning('reporting a score again: %s', error)
+      logging.warning('reporting a score again: %s', error)
       self._post()
     return False
 

@@ -155,9 +155,13 @@ def add_inference_members(
     A handle on each, for its actors.
   """
   shards, root = config.replay.num_replay_shards, config.root_seed.child('learner')
-  flows = {'sends': {'unrolls': 'replay'}, 'receives': {'batches': 'replay'}}
-  with program.group('member', roles=['inference', 'learner'], **flows):
-    members = []
+  members = []
+  with program.group(
+    'member',
+    roles=['inference', 'learner'],
+    sends={'unrolls': 'replay'},
+    receives={'batches': 'replay'},
+  ):
     for k, make_agent in enumerate(_agents(config, population)):
       training = dataclasses.replace(
         training_options(config, f'member/{k}'),
