@@ -32,10 +32,10 @@ from launchers.placement import Resources
 from launchers.program import Program
 from nodes.gossip.options import GossipOptions
 from nodes.runtime.options import RunOptions
-from nodes.unrolls import tables
+from nodes.unrolls.tables import Table
 from programs.options.agent_choice import Variant
 from programs.options.inference import InferenceConfig
-from programs.options.preset_choice import OTHERS, Table
+from programs.options.preset_choice import OTHERS
 from programs.options.presets import (
   IMPALA_ATARI,
   MUJOCO,
@@ -68,7 +68,7 @@ from programs.parts.replay import add_replay
 CALL_TIMEOUT = 30
 
 # V-trace's options per family of environments; they override the defaults, and flags override them.
-PRESETS: Table = {
+PRESETS = {
   # Espeholt et al. 2018, table G.1, except for Adam and losses averaged over transitions.
   'atari': {'frame_stack': 4, 'max_abs_reward': 1.0, 'batch_size': 32, 'num_steps': 10_000_000},
   'catch': {'num_steps': 300_000},
@@ -78,7 +78,7 @@ PRESETS: Table = {
   OTHERS: VTRACE_SMALL | {'num_steps': 1_000_000},
 }
 NAMED_PRESETS = {'published': {'atari': IMPALA_ATARI}}
-PPO_PRESETS: Table = {
+PPO_PRESETS = {
   'atari': PPO_ATARI | {'batch_size': 32},
   'atari:Pong': PPO_PONG,
   'catch': PPO_SMALL | {'num_steps': 300_000},
@@ -117,7 +117,7 @@ def make_graph(
   name: str,
   config: InferenceConfig,
   make_agent: Callable[..., Any],
-  more_tables: Sequence[tables.Table] = (),
+  more_tables: Sequence[Table] = (),
   add_observer: Callable[[Program, Any], Any] | None = None,
   add_nodes: Callable[[Program, Any, GraphParts], None] | None = None,
   gossip: GossipOptions | None = None,

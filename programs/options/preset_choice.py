@@ -21,7 +21,7 @@ DEFAULT, NONE = 'default', 'none'
 Table = Mapping[str, Mapping[str, Any]]
 
 
-def with_more_steps(presets: Table, factor: int) -> Table:
+def with_more_steps(presets: Mapping[str, Any], factor: int) -> Table:
   """Returns presets with `factor` times the steps, as for learners that share them."""
   return {
     env: {**preset, 'num_steps': factor * preset['num_steps']} if 'num_steps' in preset else preset
