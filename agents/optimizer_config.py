@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from agents.networks.config import require, require_choice
 from agents.options import CheckedOptions, option
@@ -13,7 +14,14 @@ SCHEDULES = ('constant', 'linear', 'cosine')
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig(CheckedOptions):
-  """Options of Adam and RMSProp, of the learning rate over a run, and of clipping."""
+  """Options of Adam and RMSProp, of the learning rate over a run, and of clipping.
+
+  Attributes:
+    tunable: names of the options that may change while an agent learns; see `agents.tuned`. The agent
+      only computes with them: no branch and no shape depends on their values.
+  """
+
+  tunable: ClassVar[tuple[str, ...]] = ('learning_rate',)
 
   optimizer: str = option('adam', 'Optimizer: adam or rmsprop; IMPALA uses rmsprop.')
   learning_rate: float = option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -118,12 +119,30 @@ def with_count(opt_state: optax.OptState, gradient_steps: int) -> optax.OptState
   """
 
   def moved(state: Any) -> Any:
-    if not isinstance(state, optax.ScaleByScheduleState):
-      return state
     # optax's own count stays at its largest value too.
     count = min(gradient_steps, np.iinfo(state.count.dtype).max)
     return state._replace(count=np.asarray(count, state.count.dtype))
 
-  return jax.tree.map(
-    moved, opt_state, is_leaf=lambda state: isinstance(state, optax.ScaleByScheduleState)
-  )
+  return _map_schedules(moved, opt_state)
+
+
+def with_counts_of(opt_state: optax.OptState, other: optax.OptState) -> optax.OptState:
+  """Returns the state of an optimizer whose learning rate is where that of another one is.
+
+  Args:
+    opt_state: keeps its moments and the count of their bias correction.
+    other: of the same optimizer.
+  """
+  return _map_schedules(lambda _, other: other, opt_state, other)
+
+
+def _map_schedules(change: Callable[..., Any], *opt_states: optax.OptState) -> optax.OptState:
+  """Returns the first of some states of an optimizer, with `change` applied to those of its schedule."""
+
+  def is_schedule(state: Any) -> bool:
+    return isinstance(state, optax.ScaleByScheduleState)
+
+  def changed(first: Any, *others: Any) -> Any:
+    return change(first, *others) if is_schedule(first) else first
+
+  return jax.tree.map(changed, *opt_states, is_leaf=is_schedule)

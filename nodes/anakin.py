@@ -22,6 +22,8 @@ from nodes.learning import replicas, serialisation
 from nodes.learning.compiled_training import CompiledTraining
 from nodes.learning.memory import check_memory
 from nodes.learning.options import LoopOptions
+from nodes.population.member import Member
+from nodes.population.options import Place
 from nodes.runtime import activity, lifecycle
 from nodes.runtime.gate import ReadyGate
 from nodes.runtime.options import RunOptions
@@ -31,7 +33,7 @@ class Anakin:
   """Trains until `num_steps`, then serves the parameters until the program stops.
 
   See `CompiledTraining`. With `peer`, each call of the loop is a local update, after which the
-  node mixes its parameters with those of its neighbours.
+  node mixes its parameters with those of its neighbours. With `member` it is one of a population.
 
   With several replicas, each node runs the same loop over the devices of all, and drives its own.
   """
@@ -49,6 +51,7 @@ class Anakin:
     name: str = 'anakin/0',
     peer: Peer | None = None,
     params_seed: Seed | None = None,
+    member: Place | None = None,
     replica: int = 0,
     coordinator: str | None = None,
   ):
@@ -65,6 +68,7 @@ class Anakin:
       name: of the node.
       peer: its place among peers; None for a node that trains alone.
       params_seed: of the initial parameters, the same in all peers; None for `seed`.
+      member: its place in a population; None for a node that trains alone.
       replica: index of this replica; the first writes checkpoints and parameters.
       coordinator: host:port of the JAX coordinator, where the first replica runs; None for one replica.
     """
@@ -74,8 +78,11 @@ class Anakin:
     self._seed, self._rings, self._name = seed, rings, name
     self._params_seed = params_seed
     self._replica, self._coordinator = replica, coordinator
-    self._learner_dir = run.learner_dir(peer.number if peer else 0)
+    # A population's leaderboard has the place of learner 0.
+    number = member.number + 1 if member else peer.number if peer else 0
+    self._learner_dir = run.learner_dir(number)
     self._mixer = Mixer(peer) if peer else None
+    self._member = Member(member) if member else None
     if self._mixer:
       self.offer, self.leave = self._mixer.offer, self._mixer.leave  # RPCs of its predecessors.
     self._monitor = monitor
@@ -131,6 +138,7 @@ class Anakin:
       seed=self._seed,
       params_seed=self._params_seed,
       mixer=self._mixer,
+      member=self._member,
       replica=self._replica,
     )
     self._gate.open()

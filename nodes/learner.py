@@ -25,6 +25,8 @@ from nodes.learning.replay_training import (
   ReplayTraining,
   prepare,
 )
+from nodes.population.member import Member
+from nodes.population.options import Place
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters
 
@@ -39,6 +41,7 @@ class LearnerNode(ParameterService):
 
   With `peer`, each learner step is a local update, after which the node mixes its parameters with those
   of its neighbours and publishes the result. A peer that restarts continues from its newest checkpoint.
+  With `member` it is one of a population.
   """
 
   def __init__(
@@ -54,6 +57,7 @@ class LearnerNode(ParameterService):
     serves_params: bool = True,
     coordinator: str | None = None,
     peer: Peer | None = None,
+    member: Place | None = None,
   ):
     """Initialises the node; the work starts in `run`.
 
@@ -71,6 +75,8 @@ class LearnerNode(ParameterService):
       coordinator: host:port of the JAX coordinator; None for one replica.
       peer: its place among peers, each with actors and replay of its own; None for a learner that mixes
         nothing.
+      member: its place in a population, of members with actors and replay of their own; None for a
+        learner that trains alone.
 
     Raises:
       OSError: if the port is in use.
@@ -88,6 +94,7 @@ class LearnerNode(ParameterService):
     if serving:
       self._inbox = SocketServer(port, shared_memory=serving.options.shared_memory)
     self._mixer = Mixer(peer) if peer else None
+    self._member = Member(member) if member else None
     if self._mixer:
       self.offer, self.leave = self._mixer.offer, self._mixer.leave  # RPCs of its predecessors.
 
@@ -102,7 +109,14 @@ class LearnerNode(ParameterService):
       prepared = prepare(self._make_agent, self._make_environment, training, self._coordinator)
       service = self._make_service(prepared, opened)
       ReplayTraining(
-        prepared, training, service, self._replay_addresses, self._monitor, stop, self._mixer
+        prepared,
+        training,
+        service,
+        self._replay_addresses,
+        self._monitor,
+        stop,
+        self._mixer,
+        self._member,
       ).run()
 
   def _make_service(self, prepared: Prepared, opened: contextlib.ExitStack) -> ParameterConsumer:

@@ -84,7 +84,7 @@ def describe(config: Any) -> str:
   if run is None:
     return ''
   of = f' of {run.gradient_steps} gradient steps' if run.gradient_steps > 1 else ''
-  of += ' of each peer' if config.num_learners > 1 else ''
+  of += ' of each learner' if config.num_learners > 1 else ''
   parts = [f'about {run.updates:,} updates{of}']
   if run.copies is not None:
     parts.append(f'{run.copies:,} target copies')

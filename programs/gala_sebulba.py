@@ -21,9 +21,9 @@ from nodes.gossip.options import GossipOptions
 from nodes.inference.options import GroupedActingOptions
 from nodes.runtime.options import RunOptions
 from programs import gala, sebulba
-from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.queue import QueueOptions
+from programs.options.separate_learners import SeparateLearnersConfig
 from programs.parts import peers as peer_nodes
 from programs.parts.agent_constructors import make_agent
 
@@ -39,7 +39,7 @@ PRESETS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(InferenceConfig):
+class Config(SeparateLearnersConfig):
   """The options of a run of GALA with central inference; its peers are replicas."""
 
   run: RunOptions = RunOptions(agent='vtrace')
@@ -48,32 +48,15 @@ class Config(InferenceConfig):
   gossip: GossipOptions = GossipOptions()
   agent: Any = gala.A2C
 
-  @property
-  def forms_one_job(self) -> bool:
-    """Whether the inference-learners are several replicas of one JAX job, which peers are not."""
-    return False
+  learners_flag = 'num_peers'
 
-  def resolve(self) -> Config:
-    """Returns the config with a replica for each peer, and every 'choose for me' replaced."""
-    found = super().resolve()
-    given = found.inference.num_replicas
-    replicas = self.gossip.num_peers if given == 1 else given
-    inference = dataclasses.replace(found.inference, num_replicas=replicas)
-    return dataclasses.replace(found, inference=inference)
+  @property
+  def num_learners(self) -> int:
+    """The peers, which share num_steps."""
+    return self.gossip.num_peers
 
   def _check(self) -> None:
     peer_nodes.check_steps(self.run, self.gossip)
-    if self.num_replicas != self.gossip.num_peers:
-      raise ValueError(
-        f'--num_replicas={self.num_replicas} is for learners that average gradients; leave it out: '
-        f'each of --num_peers={self.gossip.num_peers} is a learner.'
-      )
-
-  def _check_inference_nodes(self) -> None:
-    raise ValueError(
-      f'--inference_nodes={self.inference.inference_nodes} is for a single learner, and there are '
-      f'--num_peers={self.gossip.num_peers}; leave it out.'
-    )
 
 
 def make_program(config: Config) -> lp.Program:

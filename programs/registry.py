@@ -41,6 +41,8 @@ PROGRAMS = {
   'intrinsic_rewards': 'programs.intrinsic_rewards',
   'muzero': 'programs.muzero',
   'offline': 'programs.offline',
+  'population': 'programs.population',
+  'population_sebulba': 'programs.population_sebulba',
   'qt_opt': 'programs.qt_opt',
   'r2d2': 'programs.r2d2',
   'sebulba': 'programs.sebulba',

@@ -92,12 +92,13 @@ def resumed_run(path: str, program: str, lock: bool = True) -> Run:
       f'--resume={path} has no checkpoint yet; start a new run, in another --run_dir '
       'or with this one removed.'
     )
-  peers, with_checkpoint = options.value(config, 'num_peers', 1), learners.num_with_checkpoint(path)
-  if with_checkpoint < peers:
-    raise ValueError(
-      f'--resume={path} has checkpoints of {with_checkpoint} of its {peers} peers, and the others would '
-      'begin again; start a new run.'
-    )
+  with_checkpoint = learners.num_with_checkpoint(path)
+  for several, name in ('num_peers', 'peers'), ('num_members', 'members'):
+    if with_checkpoint < (number := options.value(config, several, 1)):
+      raise ValueError(
+        f'--resume={path} has checkpoints of {with_checkpoint} of its {number} {name}, and the others '
+        'would begin again; start a new run.'
+      )
   # Without a summary, the final evaluation is missing.
   evaluated = run_end.read_summary(path) is not None
   if counts['actor_steps'] >= config.run.num_steps and evaluated:

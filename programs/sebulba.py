@@ -54,7 +54,11 @@ from programs.options.presets import (
 from programs.options.queue import QueueOptions
 from programs.parts import default_placement, monitoring
 from programs.parts.agent_constructors import make_agent
-from programs.parts.central_inference import add_inference_learners, add_inference_nodes
+from programs.parts.central_inference import (
+  add_actors,
+  add_inference_learners,
+  add_inference_nodes,
+)
 from programs.parts.graph_parts import GraphParts
 from programs.parts.launchpad_nodes import Deferred
 from programs.parts.learner import add_learner
@@ -132,7 +136,7 @@ def make_graph(
     gossip: of replicas that are peers, which mix their parameters; None for one learner in replicas.
   """
   program = Program(name)
-  run, acting = config.run, config.acting
+  run = config.run
   make_environment = environments.maker(run.env, run.env_options)
   num_ends = config.num_replicas + config.inference.inference_nodes
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT, num_ends)
@@ -141,10 +145,10 @@ def make_graph(
   for observer in observers:
     observer.set_client_kwargs(call_timeout=CALL_TIMEOUT, data_only=True)
   # The other nodes need no more than the specs.
-  describer = environments.describer(run.env, run.env_options, acting.actor_python)
+  describer = environments.describer(run.env, run.env_options, config.acting.actor_python)
   parts = make_agent, describer
   if config.inference.inference_nodes:
-    fetching = acting.num_actors + 1  # As many as actors at most, and the evaluator.
+    fetching = config.acting.num_actors + 1  # As many as actors at most, and the evaluator.
     params = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT, fetching)
     inference = add_inference_nodes(program, config, *parts, params, replay, monitor, observers)
   else:
@@ -161,20 +165,7 @@ def make_graph(
     )
   if add_nodes:
     add_nodes(program, config, GraphParts(*parts, params, replay, monitor))
-  with program.group('actor', roles=['actor'], sends={'rows': 'inference'}):
-    for i in range(config.num_replicas * acting.num_actors):
-      program.add_node(
-        lp.PyClassNode(
-          Deferred('nodes.actor', 'Actor'),
-          make_environment,
-          inference[i % len(inference)],
-          monitor,
-          f'actor/{i}',
-          acting.envs_per_actor,
-          acting.env_groups,
-          config.root_seed.child('actor', i),
-        )
-      )
+  add_actors(program, config, make_environment, inference, monitor)
   monitoring.add_evaluator(
     program,
     config,

@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 Role = Literal[
-  'actor', 'inference', 'learner', 'evaluator', 'replay', 'transform', 'loader', 'monitor'
+  'actor',
+  'inference',
+  'learner',
+  'evaluator',
+  'replay',
+  'transform',
+  'loader',
+  'leaderboard',
+  'monitor',
 ]
 # Steps environments that are trained on. Reports the shares of the time in which it steps and waits.
 ACTOR: Role = 'actor'
@@ -25,6 +33,8 @@ REPLAY: Role = 'replay'
 TRANSFORM: Role = 'transform'
 # Fills replay with what was recorded before.
 LOADER: Role = 'loader'
+# Ranks learners by their scores, and lets the worse continue as the better have.
+LEADERBOARD: Role = 'leaderboard'
 # Receives the reports of all other nodes. A handle on it carries 'reports'.
 MONITOR: Role = 'monitor'
 

@@ -355,6 +355,7 @@ def _is_run(path: str) -> bool:
 
 
 def has_checkpoints(path: str) -> bool:
-  """Returns whether a run can be resumed: it has written a checkpoint, and so has each of its peers."""
-  peers = config_of(path).get('num_peers', 1)
-  return learners.num_with_checkpoint(path) >= (peers if isinstance(peers, int) else 1)
+  """Returns whether a run can be resumed: each of its learners has written a checkpoint."""
+  config = config_of(path)
+  several = [config.get(name, 1) for name in ('num_peers', 'num_members')]
+  return learners.num_with_checkpoint(path) >= max(n if isinstance(n, int) else 1 for n in several)

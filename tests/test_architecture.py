@@ -76,6 +76,7 @@ ROOMS = {
   'replay_server': {'runtime'},
   'gossip': {'runtime'},
   'evolution': {'runtime'},
+  'population': {'runtime', 'learning'},
   'unrolls': {'runtime'},
   'inference': {'runtime', 'unrolls'},
   'learning': {'runtime', 'unrolls'},
@@ -111,7 +112,7 @@ def test_no_node_imports_reverb_or_grpc_and_only_lifecycle_imports_launchpad():
     (
       'launch, programs.sebulba, programs.r2d2, programs.muzero, programs.anakin, programs.impala, '
       'programs.gala, programs.gala_sebulba, programs.intrinsic_rewards, programs.evolution, '
-      'programs.offline',
+      'programs.offline, programs.population, programs.population_sebulba',
       ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
     ),
     (

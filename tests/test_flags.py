@@ -280,6 +280,31 @@ def _slow(*values):
       ([f'--program={program}', '--num_peers=0'], ['--num_peers is 0', 'a number from 1 to 1024'])
       for program in ('gala', 'gala_sebulba')
     ),
+    (['--program=population', '--num_steps=7'], ['--num_steps=7', '--num_members=8']),
+    (['--program=population', '--selection=best'], ["--selection is 'best'", 'tournament']),
+    (
+      ['--program=population', '--selection=tournament', '--truncation=0.3'],
+      ['--truncation=0.3', '--selection=truncation'],
+    ),
+    (['--program=population', '--tune=lr=1..2'], ['--tune=lr', 'entropy_cost', 'vtrace_lambda']),
+    (['--program=population', '--num_pods=3'], ['--num_pods=3', '--num_members=8']),
+    (
+      ['--program=population_sebulba', '--num_replicas=2'],
+      ['--num_replicas=2', '--num_members=8'],
+    ),
+    (
+      ['--program=population_sebulba', '--inference_nodes=2'],
+      ['--inference_nodes=2', '--num_members=8'],
+    ),
+    (['--program=population', '--agent=muzero'], ['--agent=muzero is unknown', 'ppo, r2d2']),
+    (
+      ['--program=population', '--agent=r2d2', '--tune=entropy_cost=1e-3..1e-2'],
+      ['--tune=entropy_cost', 'learning_rate, discount'],
+    ),
+    (
+      ['--program=population', '--normalize_rewards', '--tune=discount=0.9..0.99'],
+      ['--tune=discount', '--normalize_rewards'],
+    ),
     (['--program=gala', '--num_peers=8', '--num_steps=7'], ['--num_steps=7', '--num_peers=8']),
     (['--program=gala', '--gossip=sometimes'], ["--gossip is 'sometimes'", 'blocking']),
     (['--program=gala', '--mixing=median'], ["--mixing is 'median'", 'push_sum']),

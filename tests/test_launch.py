@@ -13,7 +13,7 @@ import pytest
 
 import evaluate
 from benchmarks.running import processes
-from rundir import audit, curves, final_params, learners
+from rundir import audit, curves, final_params, learners, lineage
 from tests.launchers import strangers
 from tests.programs_under_test import (
   CATCH_RETURNS,
@@ -198,6 +198,56 @@ def test_evolution_strategies_run_to_their_end_and_are_evaluated(train, tmp_path
   assert 'Traceback' not in log_text(run_dir)
   assert evaluate.main([str(run_dir), '--episodes=20']) == 0
   assert 'return ' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+  'flags',
+  [
+    ('--program=population', '--updates_per_call=2', '--num_envs=8'),
+    pytest.param(
+      (
+        *('--program=population_sebulba', '--envs_per_actor=8', '--env_groups=1', '--batch_size=8'),
+        '--selection=tournament',
+      ),
+      marks=pytest.mark.nightly,
+    ),
+  ],
+)
+def test_a_population_runs_to_its_end_with_the_parameters_of_its_best(train, tmp_path, flags):
+  run_dir = tmp_path / 'run'
+  process = train(
+    *flags,
+    *('--num_members=3', '--num_steps=6000', '--unroll_length=5', '--ready_steps=400'),
+    *('--mlp_sizes=16', '--eval_episodes=10', f'--run_dir={run_dir}'),
+  )
+  done, summary = _ended(process, run_dir)
+  assert summary['learners'].keys() == {f'member/{k}' for k in range(3)}
+  for counts in summary['learners'].values():
+    assert counts['actor_steps'] >= 2000
+  assert (
+    int(done[2])
+    == summary['actor_steps']
+    == sum(counts['actor_steps'] for counts in summary['learners'].values())
+  )
+  events = lineage.read(str(run_dir))
+  assert {event.member for event in events} == {0, 1, 2} and len(events) >= 9
+  copies = [event for event in events if event.source is not None]
+  assert copies, 'nobody is ever copied'
+  for event in copies:
+    copied = events[event.source - 1]
+    assert copied.member == event.source_member and copied.score > event.score
+    assert event.next_values.keys() == {'learning_rate', 'entropy_cost'}
+  last = {event.member: event for event in events}
+  best = max(last.values(), key=lambda event: event.score)
+  logged = curves.read(str(run_dir), 'leaderboard/0', 'best_score', 'events')
+  assert logged[-1] == (pytest.approx(best.score, rel=1e-4), len(events))
+  for event in copies:
+    following = [later for later in events[event.event :] if later.member == event.member]
+    if following:
+      assert following[0].values == pytest.approx(event.next_values, rel=1e-6)
+  for path in learners.directories(str(run_dir)):
+    assert os.path.getsize(final_params.path(path)) > 1000
+  assert 'Traceback' not in log_text(run_dir)
 
 
 @pytest.mark.nightly

@@ -43,7 +43,8 @@ def test_dry_run_prints_peers_that_call_each_other_in_a_cycle(tmp_path, capsys):
   assert re.search(r'peer +3 x DataCourierNode\(Anakin\) +on a CPU worker, restarts: 20', printed)
   assert re.search(r'peer +-> peer +3', printed) and re.search(r'evaluator +-> peer +1', printed)
   assert (
-    'learning: about 6,250 updates of each peer, learning starts after 240 actor_steps' in printed
+    'learning: about 6,250 updates of each learner, learning starts after 240 actor_steps'
+    in printed
   )
   assert '3 x Anakin' in picture.read_text()
 

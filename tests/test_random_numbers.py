@@ -42,6 +42,8 @@ FLAGS = (
 PROGRAMS = {
   # Two peers of two actors, each with two groups of two environments.
   'gala_sebulba': (8, ('--num_peers=2', '--envs_per_actor=4', '--env_groups=2')),
+  # Two members of two actors.
+  'population_sebulba': (4, ('--num_members=2', '--envs_per_actor=2', '--env_groups=1')),
   'impala': (2, ('--envs_per_actor=2',)),
   # Two inference nodes of two actors.
   'sebulba': (8, ('--num_actors=4', '--inference_nodes=2', '--envs_per_actor=4', '--env_groups=2')),
@@ -51,7 +53,12 @@ PROGRAMS = {
 @pytest.mark.slow
 @pytest.mark.parametrize(
   'program_name',
-  ['gala_sebulba', 'impala', pytest.param('sebulba', marks=pytest.mark.nightly)],
+  [
+    'gala_sebulba',
+    'impala',
+    pytest.param('sebulba', marks=pytest.mark.nightly),
+    pytest.param('population_sebulba', marks=pytest.mark.nightly),
+  ],
 )
 def test_no_environment_has_the_seed_or_the_actions_of_another(
   start_program, tmp_path, program_name

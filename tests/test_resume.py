@@ -80,6 +80,7 @@ def test_how_a_run_is_run_may_change_and_the_same_value_is_no_change(tmp_path, r
     ({'resumed': 1}, [f'--seed={1 + _STRIDE}'], ['was 1;']),
     ({'program': 'anakin'}, ['--num_envs=32'], ['--num_envs=32', 'was 64']),
     ({'program': 'gala'}, ['--num_peers=8'], ['--num_peers=8', 'was 4']),
+    ({'program': 'population'}, ['--num_members=4'], ['--num_members=4', 'was 8']),
     ({'program': 'r2d2'}, ['--replay_size=6000'], ['--replay_size=6000']),
     ({}, ['--preset=none'], ['--preset=none', "was 'default'"]),
     ({}, ['--init_from=/other'], ['--init_from=/other', "was ''"]),

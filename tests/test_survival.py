@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.running import processes
-from rundir import audit, checkpoints, curves, learners, node_files, saved_params
+from rundir import audit, checkpoints, curves, learners, lineage, node_files, saved_params
 from tests.programs_under_test import DONE, ENDLESS, SMALL_REPLAY, SMALL_SEARCH, launch
 
 QUEUE = ('--checkpoint_period=0.5', '--eval_period=500', '--audit')
@@ -42,6 +42,14 @@ GALA = ('--program=gala', '--num_peers=2', '--num_envs=8', '--mlp_sizes=16', '--
 EVOLUTION = (
   *('--program=evolution', '--num_pairs=16', '--virtual_workers=4', '--mlp_sizes=8'),
   '--eval_episodes=10',
+)
+POPULATION = (
+  *('--program=population', '--num_members=2', '--num_envs=8', '--mlp_sizes=16'),
+  *('--updates_per_call=5', '--ready_steps=2000'),
+)
+POPULATION_SEBULBA = (
+  *('--program=population_sebulba', '--num_members=2', '--envs_per_actor=8', '--env_groups=1'),
+  *('--batch_size=8', '--mlp_sizes=16', '--ready_steps=2000'),
 )
 NODES = ['actor-0', 'replay-0', 'monitor-0', 'evaluator-0']
 
@@ -244,14 +252,59 @@ def test_evolution_continues_whichever_node_is_killed_and_ends_as_if_none_had_be
   assert saved_params.read(str(whole), 'newest').content == found.content
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+  'small, nodes', [(POPULATION, ()), (POPULATION_SEBULBA, ('actor-0', 'replay-0'))]
+)
+def test_a_population_trains_on_while_a_member_or_its_leaderboard_is_down(
+  start_program, small, nodes
+):
+  program = start_program('--checkpoint_period=1', ENDLESS, small=small)
+  for k in (1, 2):
+    path = checkpoints.directory(learners.directory(program.run_dir, k))
+    program.wait_until(lambda p=path: checkpoints.newest(p) is not None, f'learner {k} can resume')
+  for name in ('member-0', 'member-1', 'leaderboard-0', 'monitor-0', 'evaluator-0', *nodes):
+    victim = program.nodes()[name]
+    victim.suspend()  # It holds connections and does nothing.
+    alive = {0, 1} - {int(name[-1])} if name.startswith('member') else {0, 1}
+    steps = {k: _steps(program, k, 'member') for k in alive}
+    if name.startswith(('member', 'leaderboard')):
+      for k in alive:
+        program.wait_until(
+          lambda k=k, s=steps: _steps(program, k, 'member') > s[k], f'member/{k} trains'
+        )
+    victim.kill()
+    program.wait_until(lambda n=name, v=victim: _other(program, n, v), f'{name} is back')
+    ranked = len(lineage.read(program.run_dir))
+    for k in (0, 1):
+      program.wait_until(
+        lambda k=k, n=ranked: k in {e.member for e in lineage.read(program.run_dir)[n:]},
+        f'member/{k} has a new score',
+      )
+  program.launcher.terminate()
+  code, errors = _end(program)
+  assert code == 143 and 'Traceback' not in errors
+  events = lineage.read(program.run_dir)
+  assert [event.event for event in events] == list(range(1, len(events) + 1))
+  reports = [(event.member, event.incarnation, event.number) for event in events]
+  assert len(set(reports)) == len(reports), 'a report counts twice'
+  for event in events:
+    if event.source is not None:
+      assert events[event.source - 1].member == event.source_member != event.member
+    identity = event.member, event.incarnation
+    following = (e for e in events[event.event :] if (e.member, e.incarnation) == identity)
+    if after := next(following, None):
+      assert after.values == pytest.approx(event.next_values, rel=1e-6), 'the lineage is not true'
+
+
 def _mixed(program, peer):
   """Returns the number of reports of a peer that has mixed parameters since its latest start."""
   return sum(n > 0 for (n,) in curves.read(program.run_dir, f'peer/{peer}', 'gossip_received'))
 
 
-def _steps(program, peer):
+def _steps(program, number, group='peer'):
   return max(
-    (n for (n,) in curves.read(program.run_dir, f'peer/{peer}', 'learner_steps')), default=0
+    (n for (n,) in curves.read(program.run_dir, f'{group}/{number}', 'learner_steps')), default=0
   )
 
 

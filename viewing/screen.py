@@ -12,7 +12,7 @@ from rich.text import Text
 
 from launchers import nodes_view, streams, view
 from rundir import run_directory
-from viewing import progress
+from viewing import population, progress
 from viewing.progress import Progress
 
 _HEIGHT = 16  # Height of the curves, in lines.
@@ -84,7 +84,8 @@ def _alone(run: Progress) -> RenderableType:
   env = run.config.get('env', '')
   title = f'{run.program}{env and f" on {env}"}  {run.run_dir}  ({run.state})'
   if run.status:
-    return view.as_table(title, run.status)
+    figures, members = view.as_table(title, run.status), population.table(run.run_dir)
+    return Group(figures, members) if members else figures
   if run.reports or not run.processes.latest:
     return Text(title if run.state == progress.ENDED else f'{title}: starting')
   return nodes_view.as_table(title, run.processes.latest, _restarts(run))

@@ -14,6 +14,13 @@ class PolicyConfig(OptimizerConfig, NetworkConfig):
   """Options of the network with a policy and a value: that of V-trace and PPO, and of imitation."""
 
   action_kinds = ('discrete', 'multi_discrete', 'continuous')
+  tunable = (
+    *OptimizerConfig.tunable,
+    'discount',
+    'baseline_cost',
+    'entropy_cost',
+    'reward_scale',
+  )
 
   normalize_observations: bool = option(
     False,

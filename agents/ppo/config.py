@@ -13,6 +13,8 @@ from agents.options import option
 class PPOConfig(ActorCriticConfig):
   """Proximal policy optimization with a clipped ratio (Schulman et al. 2017)."""
 
+  tunable = (*ActorCriticConfig.tunable, 'clip_ratio', 'gae_lambda')
+
   unroll_length: int = 128
   learning_rate: float = 2.5e-4
   adam_eps: float = 1e-5

@@ -25,6 +25,8 @@ class R2D2Config(OptimizerConfig, PrioritiesConfig, NetworkConfig):
   `programs.options.prioritized`.
   """
 
+  tunable = (*OptimizerConfig.tunable, 'discount')
+
   core: str = option('lstm', 'Memory over time: lstm, or none as a feed-forward control.')
   lstm_size: int = 512
   clip_reward_input: bool = option(

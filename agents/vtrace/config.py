@@ -13,6 +13,8 @@ from agents.options import option
 class VTraceConfig(ActorCriticConfig):
   """V-trace actor-critic (Espeholt et al. 2018, "IMPALA")."""
 
+  tunable = (*ActorCriticConfig.tunable, 'vtrace_lambda')
+
   vtrace_lambda: float = option(
     1.0, 'Lambda in [0, 1] that mixes n-step targets; IMPALA uses 1.', at_least=0, at_most=1
   )

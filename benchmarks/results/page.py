@@ -166,7 +166,8 @@ def _notes(task: Task, recorded: Recorded) -> list[str]:
   ours = [f'- {", ".join(names)}: {protocol}.' for protocol, names in labels.items()]
   for row in task.rows:
     entry = Entry(task, row)
-    ours += [line for line in (_by_id(entry, recorded), _differences(entry, recorded)) if line]
+    more = _by_id(entry, recorded), _of_members(entry, recorded), _differences(entry, recorded)
+    ours += [line for line in more if line]
   quoted = [f'- {p.system}: {p.protocol}. Source: {p.source}.' for p in task.published]
   return ours + quoted
 
@@ -180,6 +181,16 @@ def _by_id(entry: Entry, recorded: Recorded) -> str:
   return (
     f'- {entry.row.label}: mean training return by id: {", ".join(returns)}.' if returns else ''
   )
+
+
+def _of_members(entry: Entry, recorded: Recorded) -> str:
+  """Returns a line with the last scores of the members of a population; '' for others."""
+  said = []
+  for seed, record in recorded.of(entry).items():
+    if scores := record.final.get('member_scores'):
+      mean, worst = number(float(np.mean(scores))), number(min(scores))
+      said.append(f'seed {seed}: mean {mean}, worst {worst} of {len(scores)}')
+  return f'- {entry.row.label}: last scores of the members: {"; ".join(said)}.' if said else ''
 
 
 def _differences(entry: Entry, recorded: Recorded) -> str:

@@ -16,7 +16,7 @@ from benchmarks.results import attempts
 from benchmarks.results.attempts import Attempt
 from benchmarks.results.declared import Entry, Launch, Peer
 from benchmarks.results.records import Curve, Record
-from rundir import curves, run_directory, run_end
+from rundir import curves, lineage, run_directory, run_end
 from rundir.roles import EVALUATOR, LEARNER
 
 # Points of a curve that are kept.
@@ -59,7 +59,12 @@ def of_launch(
     command=' '.join(row.command(entry.name, seed)),
     curve=_evaluations(run_dir, made, repeat),
     returns='evaluator',
-    final={**final, 'protocol': _protocol(evaluated['protocol']), 'code': code},
+    final={
+      **final,
+      'protocol': _protocol(evaluated['protocol']),
+      'code': code,
+      **_member_scores(run_dir),
+    },
     totals={
       **totals,
       'seconds': round(sum(a.seconds or 0.0 for a in made), 1),
@@ -131,6 +136,13 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     )
 
   return {name: value for name, value in config.items() if is_setting(name, value)}
+
+
+def _member_scores(run_dir: str) -> dict[str, Any]:
+  """Returns the last score of each member of a population that has one; {} for other runs."""
+  last = {event.member: event for event in lineage.read(run_dir)}
+  scores = [digits(e.score) for _, e in sorted(last.items()) if e.score is not None]
+  return {'member_scores': scores} if scores else {}
 
 
 def _evaluations(run_dir: str, made: list[Attempt], repeat: int) -> Curve:

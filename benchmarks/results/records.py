@@ -46,7 +46,8 @@ class Record:
     curve: the curve.
     returns: what the returns of the curve are, in words.
     final: `mean`, `standard_error` and `episodes` of the final return or score, and its `protocol` in
-      words; for an experiment of bsuite also `mean_return_by_id`.
+      words; for an experiment of bsuite also `mean_return_by_id`, for a population also the last
+      `member_scores`.
     totals: `actor_steps`, `environment_frames`, `seconds` of wall time, start-up included, and
       `steps_per_second` while it trained, None if it reported too little.
     attempts: see `attempts.Attempt`; more than one for a run that was resumed.

@@ -17,7 +17,7 @@ from agents.types import Nest
 from nodes.learning import replicas, serialisation, warm_start
 from nodes.learning.checkpointer import Checkpointer
 from nodes.learning.finite import raise_first_not_finite
-from nodes.learning.training import Mixer, Training, newest_checkpoint
+from nodes.learning.training import Member, Mixer, Training, newest_checkpoint
 from nodes.runtime import activity, lifecycle
 from nodes.runtime.options import RunOptions
 from rundir import checkpoints, saved_params
@@ -50,6 +50,7 @@ class CompiledTraining(Training):
     seed: Seed,
     params_seed: Seed | None = None,
     mixer: Mixer | None = None,
+    member: Member | None = None,
     replica: int = 0,
   ):
     """Restores or initialises the state, and compiles.
@@ -65,12 +66,14 @@ class CompiledTraining(Training):
       seed: of all random numbers, except the initial parameters if there is a `params_seed`.
       params_seed: of the initial parameters; None for `seed`.
       mixer: changes the parameters after every call; None to keep them.
+      member: lets the learner continue as another one of a population has; None for one that is alone.
+        Its updates may be not finite: then it keeps the learner state before them.
       replica: index of this replica; the monitor of all but the first is None.
     """
     super().__init__(
       name, run, learner_dir, monitor, stop, mixer=mixer, writes=replica == 0, report_period=0.25
     )
-    self._replica = replica
+    self._replica, self._member = replica, member
     self._agent, self._loop = agent, loop
     self._seed, self._params_seed = seed, params_seed
     self._counters = {'actor_steps': 0, 'environment_frames': 0, 'learner_steps': 0}
@@ -176,7 +179,10 @@ class CompiledTraining(Training):
     updates = (int(report.learner_steps) - self._counters['learner_steps']) % 2**32
     metrics = {name: m[len(m) - updates :] for name, m in report.metrics.items()}
     if updates and not report.finite:
-      raise_first_not_finite(self._counters['learner_steps'], updates, metrics)
+      if self._member is None:
+        raise_first_not_finite(self._counters['learner_steps'], updates, metrics)
+      self._member.diverge()
+      state, updates = self._with_old_learner(), 0
     self._state = state
     steps = int(report.episodes.actor_steps)
     self._counters['actor_steps'] += steps
@@ -195,6 +201,24 @@ class CompiledTraining(Training):
       params = self._mixer.mix(learner.params, self._stop.is_set)
       self._state = self._state._replace(learner=learner._replace(params=params))
       self._publish()
+    if self._member:
+      episodes, return_sum, _ = map(float, report.episodes[1:])
+      self._member.played(steps, episodes, return_sum)
+      self._continue_as(self._member.exchange(self._state.learner, self._counters))
+
+  def _continue_as(self, learner: Any | None) -> None:
+    """Continues with another learner state, as NumPy arrays; None to keep the present one."""
+    if learner is not None:
+      self._state = self._loop.put(self._state._replace(learner=learner))
+      self._publish()
+
+  def _with_old_learner(self) -> AnakinState:
+    """Returns the learner state before the last call, with new environments and no replay.
+
+    Those that the call leaves may not be finite either.
+    """
+    seed = self._seed.child('diverged', self._counters['actor_steps'])
+    return self._loop.init(seed.key())._replace(learner=self._state.learner)
 
   def run(self) -> None:
     """Trains, writes checkpoints and the final parameters, and reports the end."""
@@ -220,6 +244,12 @@ class CompiledTraining(Training):
   def _final_params(self) -> Nest:
     return jax.device_get(self._state.learner.params)
 
+  def _end_exchange(self) -> None:
+    super()._end_exchange()
+    if self._member:
+      learner, stops = self._state.learner, self._stop.is_set
+      self._continue_as(self._member.finish(learner, self._counters, stops))
+
   def _finish(self, params: Nest) -> dict[str, float]:
     activity.mark(activity.IDLE)  # For as long as the monitor is away.
     self._reporter.report_now(self._stop.is_set)
@@ -242,4 +272,5 @@ class CompiledTraining(Training):
         'episode_length': lengths / episodes if episodes else math.nan,
       }
       | (self._mixer.measure() if self._mixer else {})
+      | (self._member.measure() if self._member else {})
     )

@@ -119,6 +119,10 @@ class ParameterServer:
     """Returns the actors' progress and the number of actor restarts."""
     return self._progress.measure(seconds) | {'restarts': float(self._restarts)}
 
+  def totals(self) -> ActingTotals:
+    """Returns what the actors have reported since the start."""
+    return self._progress.totals()
+
   def finish_training(self) -> None:
     """Stops each actor at its next fetch."""
     self._finished.set()

@@ -10,6 +10,7 @@ import acme
 from agents.types import Nest
 from nodes.learning.parameter_server import ParameterServer, ParamsVersion
 from nodes.learning.replay_training import ParameterConsumer
+from nodes.runtime.counters import ActingTotals
 from nodes.runtime.gate import ReadyGate
 
 
@@ -94,6 +95,10 @@ class ActingAndServing:
     """Starts to reply to fetches, then compiles."""
     self._server.compile()
     self._acting.compile()
+
+  def totals(self) -> ActingTotals:
+    """Returns the steps and episodes of the actors since the start."""
+    return self._acting.totals()
 
   def finish_training(self) -> None:
     """Stops the actors, and other nodes at their next fetch."""

@@ -21,9 +21,10 @@ from environments.base import BatchedEnvironment, describe
 from nodes.learning import replicas, serialisation, warm_start
 from nodes.learning.checkpointer import Checkpointer
 from nodes.learning.options import TrainingOptions
-from nodes.learning.training import Mixer, Training, newest_checkpoint
+from nodes.learning.training import Member, Mixer, Training, newest_checkpoint
 from nodes.learning.update import Learner
 from nodes.runtime import activity, affinity, lifecycle
+from nodes.runtime.counters import ActingTotals
 from nodes.runtime.stall import StallWarning
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.mixed_reader import make_reader
@@ -47,6 +48,9 @@ class ParameterConsumer(Protocol):
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns measurements over the last `seconds`, to be reported."""
+
+  def totals(self) -> ActingTotals:
+    """Returns the steps and episodes of the actors since the start."""
 
   def finish_training(self) -> None:
     """Stops the actors; the service continues for evaluators."""
@@ -154,6 +158,7 @@ class ReplayTraining(Training):
     monitor: Any,
     stop: threading.Event,
     mixer: Mixer | None = None,
+    member: Member | None = None,
   ):
     """Compiles, starts to read from replay, and starts `service`.
 
@@ -165,12 +170,15 @@ class ReplayTraining(Training):
       monitor: client of the monitor.
       stop: set when the program stops.
       mixer: changes the parameters after every learner step; None to keep them.
+      member: lets the learner continue as another one of a population has; None for one that is alone.
+        Its updates may be not finite: then it keeps the parameters before them.
     """
     directory, writes = options.learner_dir, options.replica == 0
     super().__init__(
       options.name, options.run, directory, monitor, stop, mixer=mixer, writes=writes
     )
     self._prepared, self._options, self._service = prepared, options, service
+    self._member, self._played = member, ActingTotals()
     activity.mark(activity.COMPILING)
     self._reporter.count(self._counts())
     self._learner = self._make_learner()
@@ -204,6 +212,7 @@ class ReplayTraining(Training):
       self._options.seed,
       mix,
       counted={'actor_steps': steps, 'environment_frames': steps * prepared.action_repeat},
+      follow=self._follow if self._member else None,
     )
     if prepared.restores:
       state = learner.save()
@@ -222,6 +231,23 @@ class ReplayTraining(Training):
 
   def _step(self) -> None:
     self._learner.step()
+
+  def _follow(self, learner: Any, finite: bool) -> Any | None:
+    """Returns the learner state that the population asks for after a step; see `Learner`."""
+    assert self._member is not None
+    totals = self._service.totals()
+    new, self._played = totals.minus(self._played), totals
+    self._member.played(int(new.actor_steps), new.episodes, new.return_sum)
+    if not finite:
+      self._member.diverge()
+    return self._member.exchange(learner, self._counts())
+
+  def _end_exchange(self) -> None:
+    super()._end_exchange()
+    if self._member:
+      found = self._member.finish(self._learner.save(), self._counts(), self._should_stop)
+      if found is not None:
+        self._learner.restore(found)
 
   def _after_step(self, checkpointer: Checkpointer) -> bool:
     self._check()
@@ -267,6 +293,7 @@ class ReplayTraining(Training):
       | self._learner.measure(seconds)
       | self._reader.measure()
       | (self._mixer.measure() if self._mixer else {})
+      | (self._member.measure() if self._member else {})
       | {'checkpoint_failures': float(failures)}
     )
 

@@ -38,6 +38,31 @@ class Mixer(Protocol):
     """Ends the exchange with others; called once at the end of training."""
 
 
+class Member(Protocol):
+  """Makes a learner a member of a population; see `nodes.population.member`."""
+
+  def played(self, steps: int, episodes: float, return_sum: float) -> None:
+    """Counts what was played since the last call of it."""
+
+  def diverge(self) -> None:
+    """Notes that an update was not finite."""
+
+  def exchange(self, learner: Any, counts: Mapping[str, int]) -> Any | None:
+    """Returns the learner state to continue with, as NumPy arrays; None to continue with `learner`."""
+
+  def finish(
+    self, learner: Any, counts: Mapping[str, int], should_stop: Callable[[], bool]
+  ) -> Any | None:
+    """Ends the exchange with others, once training has ended; returns what `exchange` does.
+
+    Raises:
+      lifecycle.Stopped: once `should_stop` returns True.
+    """
+
+  def measure(self) -> dict[str, float]:
+    """Returns measurements to be reported."""
+
+
 class Training(abc.ABC):
   """Trains until `num_steps`, then reports the end until the program stops.
 
@@ -91,8 +116,7 @@ class Training(abc.ABC):
           self._step()
           if self._after_step(checkpointer):
             checkpointer.begin()
-        if self._mixer:
-          self._mixer.finish()
+        self._end_exchange()
         # Before the actors are stopped, so that a restarted learner does not need them again.
         checkpointer.write_now(self._should_stop)
         params = self._final_params()
@@ -149,6 +173,11 @@ class Training(abc.ABC):
   @abc.abstractmethod
   def _measure(self, seconds: float) -> dict[str, float]:
     """Returns what is reported, for the last `seconds`."""
+
+  def _end_exchange(self) -> None:
+    """Ends the exchange with other learners; called before the end of training is written."""
+    if self._mixer:
+      self._mixer.finish()
 
   def _finish(self, params: Nest) -> dict[str, float]:
     """Called once all is written; returns what the summary has beside the counters."""

@@ -48,6 +48,7 @@ class Learner(acme.Learner):
     seed: Seed,
     mix: Callable[[Nest], Nest] | None = None,
     counted: Mapping[str, int] = MappingProxyType({}),
+    follow: Callable[[Any, bool], Any | None] | None = None,
   ):
     """Initialises the learner's state and publishes the first parameters, version 0.
 
@@ -60,12 +61,15 @@ class Learner(acme.Learner):
       seed: of the initial parameters.
       mix: returns what takes the place of the parameters after every step; None to keep them.
       counted: what an update adds to the counter beside a learner step; nothing where actors count.
+      follow: takes the state after every step, on the devices, and whether the update was finite. It
+        returns the state to continue with, as NumPy arrays, or None for the one that it took. An update
+        that is not finite counts, but the state that `follow` takes then has the parameters before it.
     """
     self.sync = ReplicaSync(devices)
     replicated, sharded = self.sync.replicated, self.sync.sharded
     self._publish = publish
     self._check = check
-    self._mix = mix
+    self._mix, self._follow = mix, follow
     self._counter, self._counted = counter, dict(counted)
     # `init` runs once, so compilation dominates its cost.
     quick = {'xla_backend_optimization_level': 0} if devices[0].platform == 'cpu' else None
@@ -139,7 +143,8 @@ class Learner(acme.Learner):
     """Does one learner step and publishes its parameters.
 
     Raises:
-      lifecycle.NonRetryableError: if the previous step's loss, gradient or parameters are not finite.
+      lifecycle.NonRetryableError: if the previous step's loss, gradient or parameters are not finite,
+        and the learner has no `follow`.
     """
     assert self._prefetcher is not None, 'learn_from comes first'
     started = time.monotonic()
@@ -153,6 +158,7 @@ class Learner(acme.Learner):
     self._ended_metrics = self._metrics
     self._counter.increment(**self._counted)
     steps = int(self._counter.get_counts().get('actor_steps', 0))
+    before = self._state
     (self._state, priorities, self._metrics), self._finite, self._new_actor_steps = self._update(
       self._state, unrolls, probabilities, self.sync.contribute(steps)
     )
@@ -164,11 +170,26 @@ class Learner(acme.Learner):
     if self._mix is not None:
       self._check_finite()
       self._state = self._state._replace(params=self._mix(self._state.params))
+    if self._follow is not None and not self._continue(before):
+      priorities = None
     self._publish_params()
     # Last, since `check` may raise here; state and counters are already consistent.
     while priorities is not None and not self._update_priorities(keys, priorities):
       activity.mark(activity.WAITING_FOR_REPLAY)
       self._check()
+
+  def _continue(self, before: Any) -> bool:
+    """Continues as `follow` says; returns whether the update was finite, and drops it otherwise."""
+    assert self._follow is not None
+    self.sync.wait(self._finite, self._check)
+    finite = bool(self._finite)
+    if not finite:
+      self._state = before._replace(learner_steps=self._state.learner_steps)
+      self._metrics, self._finite = self._ended_metrics, True
+    found = self._follow(self._state, finite)
+    if found is not None:
+      self._state = jax.device_put(found, self.sync.replicated)
+    return finite
 
   def get_variables(self, names: Sequence[str]) -> list[Nest]:
     """Returns the parameters as NumPy arrays, once per name; the only variable is 'params'.

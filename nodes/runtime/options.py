@@ -19,8 +19,9 @@ class RunOptions(CheckedOptions):
   )
   agent: str = option(
     '',
-    'learning algorithm: sebulba, impala and anakin have vtrace and ppo, anakin also muzero and r2d2, '
-    'offline has bc, avril and qt_opt, other programs one',
+    'learning algorithm: sebulba, impala, anakin, population and population_sebulba have vtrace and '
+    'ppo, anakin also muzero and r2d2, population r2d2, offline has bc, avril and qt_opt, other '
+    'programs one',
   )
   num_steps: int = option(
     300_000,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from programs.options.preset_choice import OTHERS, Table
+from programs.options.preset_choice import OTHERS, Table, with_more_steps
 from programs.options.presets import (
   MUZERO_LEARNER,
   MUZERO_PIXELS,
@@ -42,14 +42,14 @@ _VTRACE_MINATAR = {
   'num_steps': 5_000_000,
 }
 
-VTRACE = {
+VTRACE: Table = {
   'catch': {'num_steps': 1_500_000},
   OTHERS: VTRACE_SMALL | {'num_steps': 1_500_000},
   'gymnax': VTRACE_SMALL | {'learning_rate': 1e-3, 'num_steps': 2_000_000},
   **_on_minatar(_VTRACE_MINATAR),
   'gymnax:Pendulum-v1': PENDULUM | {'num_envs': 32, 'updates_per_call': 25},
 }
-PPO = {
+PPO: Table = {
   OTHERS: PPO_SMALL | {'num_steps': 1_500_000},
   'gymnax': PPO_SMALL | {'num_steps': 2_000_000},
   'gymnax:Pendulum-v1': PPO_CONTINUOUS,
@@ -93,11 +93,17 @@ _R2D2 = R2D2_SMALL | {
   'samples_per_insert': 8.0,
   'target_update_period': 50,
 }
-R2D2 = {
+R2D2: Table = {
   OTHERS: _R2D2 | {'num_steps': 500_000},
   'catch': _R2D2 | {'num_steps': 200_000},
   **_on_minatar(_R2D2 | {'lstm_size': 128, 'head_size': 128, 'num_steps': 1_000_000}),
 }
+
+
+# Eight members have half of the steps that one learner has alone, and profit from each other's.
+POPULATION_VTRACE, POPULATION_PPO = with_more_steps(VTRACE, 4), with_more_steps(PPO, 4)
+# R2D2 does hundreds of updates before its first offspring, so here a member has the steps of one alone.
+POPULATION_R2D2 = with_more_steps(R2D2, 8)
 
 # Steps of lifetimes, of which one learner step takes 40 from each of 128 environments, or 5 where a
 # trajectory is one choice. One call has 40,960 steps. Returns of lifetimes vary, so many are evaluated.

@@ -21,6 +21,14 @@ DEFAULT, NONE = 'default', 'none'
 Table = Mapping[str, Mapping[str, Any]]
 
 
+def with_more_steps(presets: Mapping[str, Any], factor: int) -> Table:
+  """Returns presets with `factor` times the steps, as for learners that share them."""
+  return {
+    env: {**preset, 'num_steps': factor * preset['num_steps']} if 'num_steps' in preset else preset
+    for env, preset in presets.items()
+  }
+
+
 def tables(variant: Variant) -> dict[str, Table]:
   """Returns a program's presets by name, and by environment; those of `NONE` are empty."""
   return {DEFAULT: variant.presets, **variant.named_presets, NONE: {}}

@@ -27,12 +27,14 @@ class Described(NamedTuple):
   Attributes:
     base: name of the agent of this repository that it derives from, such as vtrace.
     action_kinds: those that it takes; see `agents.networks.config`.
+    tunable: the options that may change while it learns; see `agents.optimizer_config`.
     added: the options that only its own `Config` has, as (name, default, metadata).
     changed: those that it shares with the base, with another default.
   """
 
   base: str
   action_kinds: tuple[str, ...]
+  tunable: tuple[str, ...]
   added: tuple[tuple[str, Any, dict[str, Any]], ...]
   changed: tuple[tuple[str, Any, dict[str, Any]], ...]
 
@@ -74,7 +76,7 @@ def with_own(defaults: CommonConfig, own: Named) -> CommonConfig:
   Raises:
     ValueError: an option of the agent has the name of one of the program's; one sentence.
   """
-  _, _, added, changed = described(own)
+  *_, added, changed = described(own)
   known = options.flatten(defaults)
   for name, *_ in added:
     if name in known:
@@ -91,10 +93,10 @@ def with_own(defaults: CommonConfig, own: Named) -> CommonConfig:
 @functools.cache
 def _config_class(base: Any, own: Named) -> Any:
   """Returns the class of the options of a user's agent, which this process makes without JAX."""
-  _, action_kinds, added, _ = described(own)
-  kinds = {'action_kinds': action_kinds}
+  found = described(own)
+  kinds = {'action_kinds': found.action_kinds, 'tunable': found.tunable}
   return dataclasses.make_dataclass(
-    base.__name__, _fields(added), bases=(base,), namespace=kinds, frozen=True
+    base.__name__, _fields(found.added), bases=(base,), namespace=kinds, frozen=True
   )
 
 
@@ -149,7 +151,7 @@ def describe(own: Named) -> Described:
       added.append((field.name, field.default, dict(field.metadata)))
     elif field.default != before.default:
       changed.append((field.name, field.default, dict(field.metadata or before.metadata)))
-  return Described(name, config.action_kinds, tuple(added), tuple(changed))
+  return Described(name, config.action_kinds, config.tunable, tuple(added), tuple(changed))
 
 
 def load(own: Named) -> Any:

@@ -27,7 +27,12 @@ def make_agent(config: CommonConfig) -> Any:
 
   It is valid in every process, even without the files of the user's own agent and torso.
   """
-  name, options = config.run.agent, user_torso.carried(config).agent
+  return functools.partial(constructor(config), user_torso.carried(config).agent)
+
+
+def constructor(config: CommonConfig) -> Any:
+  """Returns what `make_agent` gives the agent's options to, before the specs."""
   if own := user_agent.named(config):
-    return functools.partial(user_agent.make, user_agent.read(own), options)
-  return functools.partial(Deferred(f'agents.{name}.agent', _CLASSES[name]), options)
+    return functools.partial(user_agent.make, user_agent.read(own))
+  name = config.run.agent
+  return Deferred(f'agents.{name}.agent', _CLASSES[name])

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import launchpad as lp
+
 from agents.seeding import Seed
 from launchers.program import Program
 from nodes.gossip.options import GossipOptions
@@ -21,6 +23,39 @@ from programs.parts.launchpad_nodes import (
   ListeningNode,
 )
 from programs.parts.learner import training_options
+
+
+def add_actors(
+  program: Program,
+  config: InferenceConfig,
+  make_environment: Callable[..., Any],
+  inference: Sequence[Any],
+  monitor: Any,
+) -> None:
+  """Adds the actors, which inference servers act for in turn.
+
+  Args:
+    program: the graph.
+    config: the program's options.
+    make_environment: takes (number of environments, seed).
+    inference: handles on the inference servers.
+    monitor: a handle on the monitor.
+  """
+  acting = config.acting
+  with program.group('actor', roles=['actor'], sends={'rows': 'inference'}):
+    for i in range(config.num_replicas * acting.num_actors):
+      program.add_node(
+        lp.PyClassNode(
+          Deferred('nodes.actor', 'Actor'),
+          make_environment,
+          inference[i % len(inference)],
+          monitor,
+          f'actor/{i}',
+          acting.envs_per_actor,
+          acting.env_groups,
+          config.root_seed.child('actor', i),
+        )
+      )
 
 
 def add_inference_nodes(
@@ -61,7 +96,7 @@ def add_inference_nodes(
         Deferred('nodes.inference_node', 'InferenceNode'),
         make_agent,
         make_environment,
-        _serving(config, i, config.root_seed.child('inference', i), observers),
+        serving(config, i, config.root_seed.child('inference', i), observers),
         learner,
         replay,
         monitor,
@@ -133,7 +168,7 @@ def add_inference_learners(
         replay[i * shards : (i + 1) * shards],
         monitor,
         training,
-        serving=_serving(config, i, own_seed.child('replica', training.replica), observers),
+        serving=serving(config, i, own_seed.child('replica', training.replica), observers),
         serves_params=serves_params,
         coordinator=coordinator,
       )
@@ -150,13 +185,28 @@ def add_inference_learners(
   return inference, params
 
 
-def _serving(config: InferenceConfig, server: int, seed: Seed, observers: Sequence[Any]) -> Serving:
-  """Returns what inference server number `server` serves."""
+def serving(
+  config: InferenceConfig,
+  server: int,
+  seed: Seed,
+  observers: Sequence[Any] = (),
+  *,
+  evaluates: bool = True,
+) -> Serving:
+  """Returns what inference server number `server` serves.
+
+  Args:
+    config: the program's options.
+    server: from 0.
+    seed: of its actions.
+    observers: handles on nodes that receive the unrolls.
+    evaluates: whether the first server acts for the evaluator.
+  """
   env_groups = layout(
     config.actors_per_server,
     config.acting.envs_per_actor,
     config.acting.env_groups,
-    config.evaluation.eval_envs,
+    config.evaluation.eval_envs if evaluates else 0,
     server,
     config.num_servers,
   )

@@ -106,6 +106,27 @@ def flows(name, **options):
       },
     ),
     ('gala', {}, {('peer', 'parameters', 'peer'), ('peer', 'parameters', 'evaluator')}),
+    (
+      'population_sebulba',
+      {},
+      {
+        ('actor', 'rows', 'member'),
+        ('member', 'unrolls', 'replay'),
+        ('replay', 'batches', 'member'),
+        ('member', 'scores', 'leaderboard'),
+        ('leaderboard', 'offspring', 'member'),
+        ('leaderboard', 'parameters', 'evaluator'),
+      },
+    ),
+    (
+      'population',
+      {},
+      {
+        ('member', 'scores', 'leaderboard'),
+        ('leaderboard', 'offspring', 'member'),
+        ('leaderboard', 'parameters', 'evaluator'),
+      },
+    ),
   ],
 )
 def test_data_may_flow_against_the_direction_of_calls(name, options, found):

@@ -55,6 +55,7 @@ def _tried(run):
     ('anakin', {}),
     ('gala', {}),
     ('evolution', {}),
+    ('population', {}),
     (f'{ROOT}/examples/mine.py:make_program', {}),
   ],
 )

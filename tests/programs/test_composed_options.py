@@ -95,7 +95,9 @@ def test_an_option_of_another_program_is_refused_with_the_programs_that_have_it(
   assert run_main('--program=r2d2', '--queue_size=50') == 2
   error = capsys.readouterr().err
   assert error.startswith('error: --queue_size is not an option of this program; leave it out.')
-  assert error.endswith('It is one of --program=gala_sebulba, impala, sebulba.\n')
+  assert error.endswith(
+    'It is one of --program=gala_sebulba, impala, population_sebulba, sebulba.\n'
+  )
   assert run_main('--norecord_unrols') == 2
   assert 'did you mean --record_unrolls?' in capsys.readouterr().err
 

@@ -30,6 +30,8 @@ GRAPHS = [
   ('intrinsic_rewards', {}),
   ('evolution', {'num_workers': 3}),
   ('gala', {'num_peers': 3}),
+  ('population', {'num_members': 3}),
+  ('population_sebulba', {'num_members': 2}),
   (OWN, {}),
   (OWN, {'num_actors': 2, 'inference_nodes': 2}),
 ]

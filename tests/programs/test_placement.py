@@ -33,6 +33,8 @@ from tests.programs_under_test import ROOT
     ('anakin', {}, {'anakin'}),
     ('gala', {}, {'peer'}),
     ('evolution', {}, {'evolver'}),
+    ('population', {}, {'member', 'leaderboard'}),
+    ('population_sebulba', {}, {'replay', 'member', 'leaderboard'}),
     ('gala_sebulba', {}, {'replay', 'inference_learner'}),
     ('intrinsic_rewards', {}, {'anakin'}),
     (f'{ROOT}/examples/mine.py:make_program', {}, {'replay', 'inference_learner'}),

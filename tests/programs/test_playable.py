@@ -43,6 +43,11 @@ PLAYS = {
   ('anakin', 'r2d2'): ('discrete',),
   ('anakin', 'muzero'): ('discrete',),
   ('gala', 'vtrace'): ALL,
+  ('population_sebulba', 'vtrace'): ALL,
+  ('population_sebulba', 'ppo'): ALL,
+  ('population', 'vtrace'): ALL,
+  ('population', 'ppo'): ALL,
+  ('population', 'r2d2'): ('discrete',),
   ('intrinsic_rewards', 'intrinsic_rewards'): ('discrete',),
 }
 # The one observation that all agents take.

@@ -225,7 +225,7 @@ def test_a_rules_value_is_in_range_before_the_next_rule_computes_with_it(own_pro
 
 @pytest.mark.parametrize('game', ['Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders'])
 @pytest.mark.parametrize(
-  'program, agent', [pair for pair in AGENTS if pair[0] in ('anakin', 'gala')]
+  'program, agent', [pair for pair in AGENTS if pair[0] in ('anakin', 'gala', 'population')]
 )
 def test_a_game_of_minatar_has_its_preset_under_the_name_of_gymnax_too(program, agent, game):
   variant = agent_choice.variants(registry.load(program))[agent]

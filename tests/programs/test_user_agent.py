@@ -19,7 +19,7 @@ TEMPERED = f'{ROOT}/examples/tempered.py:Tempered'
 MUNCHAUSEN = f'{ROOT}/examples/munchausen.py:Munchausen'
 # What each program trains, as a class that adds an option and changes a default.
 AGENTS = {
-  'VTrace': ('vtrace', ['sebulba', 'impala', 'anakin', 'gala', 'gala_sebulba']),
+  'VTrace': ('vtrace', ['sebulba', 'impala', 'anakin', 'gala', 'gala_sebulba', 'population']),
   'PPO': ('ppo', ['sebulba', 'anakin']),
   'R2D2': ('r2d2', ['r2d2', 'anakin']),
   'MuZero': ('muzero', ['muzero']),

@@ -28,12 +28,12 @@ class Metrics:
 
 @dataclasses.dataclass(frozen=True)
 class Media:
-  """A video or a picture.
+  """A video, a picture, or the lineage of a population.
 
   Attributes:
     name: under which a tracker shows it; a later one replaces an earlier one.
     path: of the file, which may be deleted at any time.
-    actor_steps: when a video was made; 0 for a picture.
+    actor_steps: when a video was made; 0 for another file.
   """
 
   name: str

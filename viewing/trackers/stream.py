@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from rundir import (
   csv_file,
   graph_file,
+  lineage,
   node_files,
   reading,
   run_directory,
@@ -48,7 +49,7 @@ class Stream:
   the same order, whenever it is read.
 
   Attributes:
-    cursor: what has been returned: the number of rows of each file, and videos and pictures by name.
+    cursor: what has been returned: the number of rows of each file, and videos and other files by name.
   """
 
   def __init__(self, run_dir: str, every: float, cursor: Cursor, end: Cursor | None = None):
@@ -84,7 +85,7 @@ class Stream:
         growing |= bool(rows)
         records += self._records(name, rows, not rows and (flush or self._end is not None))
     records.sort(key=lambda r: (r.time, r.axes.get('seconds', 0.0), r.prefix))
-    return [*records, *self._media()]
+    return [*records, *self._media(flush or self._end is not None)]
 
   def _files(self) -> Iterator[tuple[str, str, str, float]]:
     """Yields the files of rows: name, path, column of the time, seconds of a mean."""
@@ -133,12 +134,14 @@ class Stream:
         for _ in self._of_process(row):
           pass
 
-  def _media(self) -> Iterator[Media]:
+  def _media(self, complete: bool) -> Iterator[Media]:
     seen = self.cursor['media']
     with reading.without_links(self._run_dir):  # The tracker gets the whole files.
       found = [('video', path) for path in videos.paths(self._run_dir)]
       pictures = (os.path.join(self._run_dir, name) for name in _PICTURES)
       found += [(os.path.basename(path).partition('.')[0], path) for path in pictures]
+      if complete:  # It grows with each score of a population.
+        found.append(('lineage', lineage.path(self._run_dir)))
       found = [(name, path) for name, path in found if reading.is_file(path)]
     there: dict[str, str] = {}
     for name, path in found:

@@ -74,7 +74,10 @@ class WandbSink:
   def log(self, records: Sequence[Record], first: int) -> None:
     """See `Sink`. W&B's own process sends the records, however long it takes."""
     for number, record in enumerate(records, first):
-      if isinstance(record, Media):
+      if isinstance(record, Media) and record.path.endswith('.jsonl'):
+        self._run.save(record.path, base_path=os.path.dirname(record.path), policy='now')
+        values = {}
+      elif isinstance(record, Media):
         values = _media(record)
       else:
         values = self._metrics(record)

@@ -1,4 +1,4 @@
-"""The events of a run: restarts, evaluations, checkpoints and compilations."""
+"""The events of a run: restarts, evaluations, checkpoints, compilations, replaced members."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import time
 from typing import Any
 
 from launchers import logs
-from rundir import csv_file, graph_file, node_files, run_directory
+from rundir import csv_file, graph_file, lineage, node_files, run_directory
 from rundir.roles import EVALUATOR, LEARNER, REPLAY
+from viewing import population
 
 _MOST = 300  # Of each kind; the newest.
 _LINES = 4000
@@ -42,6 +43,8 @@ class Timeline:
       {'time': when, 'kind': 'restart', 'node': node, 'text': f'{node} restarted'}
       for when, node in run_directory.restart_times(self._run_dir)[-_MOST:]
     ]
+    path = lineage.path(self._run_dir)
+    events += self._once(path, lambda: population.timeline(self._run_dir, _MOST))
     graph = graph_file.read(self._run_dir)
     for node, path in node_files.find(self._run_dir, node_files.CSV).items():
       if EVALUATOR in graph.roles(node):

@@ -17,10 +17,11 @@ from benchmarks.results.rows import (
   mujoco,
   offline,
   pong,
+  population,
   search,
 )
 
-GROUPS = (*experiments.GROUPS, *gossip.GROUPS, *minatar.GROUPS, *mujoco.GROUPS)
+GROUPS = (*experiments.GROUPS, *gossip.GROUPS, *population.GROUPS, *minatar.GROUPS, *mujoco.GROUPS)
 
 TASKS = (
   *classic_control.TASKS,
@@ -31,6 +32,7 @@ TASKS = (
   minatar.DIFFERENCES,
   *lifetimes.TASKS,
   *gossip.TASKS,
+  *population.TASKS,
   *minatar.TASKS,
   *mujoco.TASKS,
   *pong.TASKS,

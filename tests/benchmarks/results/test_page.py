@@ -78,6 +78,18 @@ def test_rows_have_what_was_recorded_and_others_are_shown_as_not_run(places):
     assert path in content or pathlib.Path(path).is_file(), target
 
 
+def test_a_population_has_a_note_on_the_last_scores_of_its_members(places):
+  entry = Entry(recorded.TASKS[0], recorded.TASKS[0].rows[0])
+  for seed, record in records.of_row(entry, places).items():
+    final = record.final | {'member_scores': [1.0, 0.25 * seed]}
+    records.add(places.records(entry), dataclasses.replace(record, final=final))
+  text = page.render(recorded.TASKS, recorded.GROUPS, places)[places.page].decode()
+  said = (
+    'last scores of the members: seed 1: mean 0.625, worst 0.25 of 2; seed 2: mean 0.75, worst 0.5'
+  )
+  assert f'- {entry.row.label}: {said} of 2.\n' in text
+
+
 def test_seeds_of_a_row_whose_options_differ_say_so(places):
   entry = Entry(recorded.TASKS[0], recorded.TASKS[0].rows[0])
   for seed, size in ((1, 128), (2, 32)):

@@ -12,7 +12,7 @@ from benchmarks.results import attempts, cells, measures, provenance, recording,
 from benchmarks.results.declared import Entry, Launch, Peer, Task
 from benchmarks.results.places import Places
 from benchmarks.results.records import Curve
-from rundir import run_directory, versions
+from rundir import lineage, run_directory, versions
 from tests.benchmarks.results.attempted import attempted
 from tests.benchmarks.results.recorded import rows
 
@@ -91,6 +91,17 @@ def test_a_record_has_the_curve_the_final_return_and_the_times_of_all_attempts(r
   assert record.command == 'launch.py --program=sebulba --env=catch --num_steps=400 --seed=1'
   assert record.versions == {'jax': '0.6.2'} and len(record.attempts) == 2
   assert record.options == {'batch_size': 16, 'devices': [0]}
+
+
+def test_a_population_has_the_last_scores_of_its_members(run_dir, tmp_path):
+  file = lineage.Lineage(str(run_dir))
+  for event, (member, score) in enumerate(
+    [(1, 2.0), (0, 1.0000004), (2, 3.0), (1, 0.5), (2, None)]
+  ):
+    file.append(lineage.Event(event + 1, 0, member, 7, event, {}, score, {}, None, None, {}))
+  score = str(tmp_path / 'score.json')
+  record = recording.of_launch(ENTRY, ROW, 1, str(run_dir), score, [attempted()], CODE)
+  assert record.final['member_scores'] == [1.0, 0.5]
 
 
 def test_a_run_without_two_reports_has_no_rate(run_dir, tmp_path):

@@ -16,6 +16,7 @@ from nodes.learning.options import LearningOptions, TrainingOptions
 from nodes.learning.replay_training import ReplayTraining, prepare
 from nodes.learning.training import Training
 from nodes.runtime import lifecycle
+from nodes.runtime.counters import ActingTotals
 from nodes.runtime.options import RunOptions
 from nodes.unrolls import tables
 from nodes.unrolls.assembler import unroll_spec
@@ -124,6 +125,9 @@ class _Actors:
   def measure(self, seconds):
     return {}
 
+  def totals(self):
+    return ActingTotals(self._counter.get_counts()['actor_steps'], 2.0, 6.0, 8.0)
+
   def finish_training(self):
     self._counter.increment(actor_steps=1)  # The last that the actors do.
     self._writer.close()
@@ -152,8 +156,28 @@ class _Monitor:
     return reply
 
 
-def test_finished_training_leaves_a_checkpoint_of_its_end(tmp_path, serve):
-  """--resume with more steps continues from it, however long ago the last periodic one was."""
+class _Member:
+  """Is replaced after its second step, and after its last one."""
+
+  def __init__(self):
+    self.seen = []
+
+  def played(self, steps, episodes, return_sum):
+    self.seen.append((steps, episodes, return_sum))
+
+  def exchange(self, learner, counts):
+    return _State(np.float32(100), learner.learner_steps) if len(self.seen) == 2 else None
+
+  def finish(self, learner, counts, should_stop):
+    self.last = float(learner.params)
+    return _State(np.float32(7), learner.learner_steps)
+
+  def measure(self):
+    return {}
+
+
+def train(tmp_path, serve, member=None):
+  """Trains to the end; returns the newest checkpoint, and what was reported at the end."""
   address, monitor = serve(tables.queue_table(64)), _Monitor()
   options = TrainingOptions(
     name='learner/0',
@@ -164,10 +188,27 @@ def test_finished_training_leaves_a_checkpoint_of_its_end(tmp_path, serve):
   )
   prepared = prepare(lambda *specs: _Agent(), lambda n, seed: CounterEnvironment([3]), options)
   actors = _Actors(prepared, address)
-  ReplayTraining(prepared, options, actors, [address], monitor, monitor.stop).run()
-  found = checkpoints.newest(checkpoints.directory(str(tmp_path)))
+  ReplayTraining(prepared, options, actors, [address], monitor, monitor.stop, member=member).run()
+  return checkpoints.newest(checkpoints.directory(str(tmp_path))), monitor.final
+
+
+def test_a_member_of_a_population_continues_as_it_is_told_also_at_the_end(tmp_path, serve):
+  member = _Member()
+  found, _ = train(tmp_path, serve, member)
+  steps = found.counts['learner_steps']
+  assert member.last == 100 + steps - 2
+  assert [seen[1:] for seen in member.seen] == [(2, 6), *[(0, 0)] * (steps - 1)]
+  assert [seen[0] for seen in member.seen] == [10, *[10] * (steps - 1)]
+  state = serialisation.restore(found, jax.device_get(_Agent().init(None)))
+  assert state == _State(7, steps)
+  assert serialisation.params(saved_params.read(str(tmp_path), 'final'), np.float32(0)) == 7
+
+
+def test_finished_training_leaves_a_checkpoint_of_its_end(tmp_path, serve):
+  """--resume with more steps continues from it, however long ago the last periodic one was."""
+  found, reported = train(tmp_path, serve)
   final = serialisation.params(saved_params.read(str(tmp_path), 'final'), np.float32(0))
-  counts = {name: monitor.final[name] for name in found.counts}
+  counts = {name: reported[name] for name in found.counts}
   assert counts == found.counts | {'actor_steps': found.counts['actor_steps'] + 1}
   steps = found.counts['learner_steps']
   # The parameters of the last step have been published, with ten steps more.

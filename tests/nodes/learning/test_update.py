@@ -62,16 +62,16 @@ def _batch(seed, reward=1.0):
   )
 
 
-def _learner(batches, published, trained=lambda ids, step: None, mix=None, **counting):
+def _learner(batches, published, trained=lambda ids, step: None, mix=None, **options):
   learner = Learner(
     AGENT,
     jax.devices()[:1],
     lambda version, params: published.append(version),
     lambda: None,
-    counting.pop('counter', None) or Counter(),
+    options.pop('counter', None) or Counter(),
     seed=Seed(len(published)),
     mix=mix,
-    **counting,
+    **options,
   )
   learner.learn_from(batches, trained=trained)
   return learner
@@ -155,6 +155,27 @@ def test_parameters_are_mixed_after_every_step_and_none_that_are_not_finite():
   with pytest.raises(lifecycle.NonRetryableError, match='learner step 2 is not finite'):
     learner.step()
   assert len(seen) == 1
+
+
+def test_another_state_may_follow_a_step_and_an_update_that_is_not_finite_is_dropped():
+  seen, published = [], []
+
+  def follow(state, finite):
+    state = jax.device_get(state)
+    seen.append((finite, int(state.learner_steps), state.params))
+    return state._replace(params=jax.tree.map(np.zeros_like, state.params)) if finite else None
+
+  batches = [_batch(0), _batch(1, reward=np.nan), _batch(2)]
+  learner = _learner(batches, published, follow=follow)
+  learner.step()
+  assert all(not leaf.any() for leaf in jax.tree.leaves(learner.get_variables(['params'])))
+  learner.step()
+  assert learner.measure(1.0)['learner_steps'] == 2
+  learner.step()
+  assert [(finite, steps) for finite, steps, _ in seen] == [(True, 1), (False, 2), (True, 3)]
+  assert all(not leaf.any() for leaf in jax.tree.leaves(seen[1][2])), 'those before the update'
+  assert any(leaf.any() for leaf in jax.tree.leaves(seen[2][2]))
+  assert published == [0, 1, 2, 3]
 
 
 def test_a_loss_that_is_not_finite_ends_learning_and_is_not_saved():

@@ -172,6 +172,14 @@ def test_videos_and_pictures_come_once_and_again_if_they_change(tmp_path):
   assert [m.name for m in read_all(Stream(run.path, 5.0, stream.cursor))] == ['learning_curve']
 
 
+def test_the_lineage_of_a_population_comes_once_it_is_complete(tmp_path):
+  run = GrowingRun(tmp_path / 'run')
+  run.write('lineage.jsonl', '{}\n')
+  stream = Stream(run.path, 5.0, {})
+  assert read_all(stream, flush=False) == []
+  assert [m.name for m in read_all(stream)] == ['lineage']
+
+
 def test_no_file_to_which_a_link_leads_is_exported(tmp_path):
   run = GrowingRun(tmp_path / 'run')
   run.video(30)

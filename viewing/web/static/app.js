@@ -3,7 +3,7 @@
 
 const PERIOD = 2000;
 const LABELS = {busy: 'busy', idle: 'idle', held: 'held back', unknown: 'not measured'};
-const LANES = ['restart', 'resume', 'evaluation', 'checkpoint', 'compilation', 'warning'];
+const LANES = ['restart', 'resume', 'replacement', 'evaluation', 'checkpoint', 'compilation', 'warning'];
 const SHOWN_FIRST = ['stepping_share', 'waiting_share', 'actor_steps_per_second', 'learner_steps_per_second',
   'learner_waiting_share', 'inference_busy_share', 'inference_batch_fill', 'inference_latency_ms', 'replay_size',
   'deferred_requests', 'policy_lag_mean', 'episode_return', 'evaluator_return', 'loss', 'entropy', 'grad_norm'];
