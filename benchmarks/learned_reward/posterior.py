@@ -74,16 +74,16 @@ def draw(title: str, plane: Plane, components: tuple[int, int]) -> bytes:
   extent = (plane.x[0], plane.x[-1], plane.y[0], plane.y[-1])
 
   def panels(figure: Figure) -> None:
-    figure.subplots_adjust(left=0.08, right=0.98, top=0.85, bottom=0.13, wspace=0.25)
+    figure.subplots_adjust(left=0.13, right=0.99, top=0.85, bottom=0.13, wspace=0.15)
     figure.suptitle(title, fontsize='medium')
-    values = plane.mean, plane.std
+    left, right = figure.subplots(1, 2, sharey=True)
     names = 'mean of the reward', 'its standard deviation'
-    for axes, value, name in zip(figure.subplots(1, 2), values, names, strict=True):
+    for axes, value, name in zip((left, right), (plane.mean, plane.std), names, strict=True):
       image = axes.imshow(value, origin='lower', extent=extent, aspect='auto')
       figure.colorbar(image, ax=axes)
       axes.plot(*shown.T, '.', color='white', markersize=2, alpha=0.6)
       axes.set_title(name, fontsize='small')
       axes.set_xlabel(f'observation[{components[0]}]')
-      axes.set_ylabel(f'observation[{components[1]}]')
+    left.set_ylabel(f'observation[{components[1]}]')
 
   return svg.drawn(panels)

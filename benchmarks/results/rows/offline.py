@@ -88,11 +88,12 @@ TASKS = (
     name='cartpole-imitation',
     title='CartPole, from recorded episodes of an expert',
     about=(
-      '`expert` is PPO. The rows `episodes-N` begin with its parameters and hardly change them; they '
-      'record about N episodes, in which it samples from its policy. `bc-N` is behaviour cloning of '
-      'these and `avril-N` is AVRIL, of the same seed; their steps are transitions that they learn '
-      'from, each many times, and not steps of an environment. `ppo-from-bc-1` is PPO that begins '
-      'with the parameters of `bc-1`, beside `ppo`, which begins with new ones.'
+      '`expert` is PPO. The rows `episodes-N` begin with its parameters and hardly change them. They '
+      'record N whole episodes and the beginning of another, in which the expert samples from its '
+      'policy. `bc-N` is behaviour cloning of these and `avril-N` is AVRIL, of the same seed; their '
+      'steps are transitions that they learn from, each many times, and not steps of an environment. '
+      '`ppo-from-bc-1` is PPO that begins with the parameters of `bc-1`, beside `ppo`, which begins '
+      'with new ones.'
     ),
     rows=(
       _EXPERT,
