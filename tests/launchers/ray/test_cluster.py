@@ -374,8 +374,13 @@ def test_the_examples_outside_of_learning_run_on_the_cluster(
   cluster, tmp_path, program, flags, printed
 ):
   process = programs_under_test.launch(
-    *('--launcher=ray', f'--ray_address={cluster.address}', f'--run_dir={tmp_path}/run', *flags),
-    f'--program=examples/{program}.py:make_program',
+    *(
+      '--launcher=ray',
+      f'--ray_address={cluster.address}',
+      f'--ray_timeout={DEADLINE:.0f}',
+      *flags,
+    ),
+    *(f'--program=examples/{program}.py:make_program', f'--run_dir={tmp_path}/run'),
   )
   assert process.returncode == 0, process.stderr
   assert printed in process.stdout
