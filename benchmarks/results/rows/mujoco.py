@@ -72,7 +72,8 @@ TASKS = (
     '5819.099 ± 663.530',
     missed=(
       "`impala`, V-trace, stays a little below CleanRL's PPO: it does one gradient step where PPO does "
-      "hundreds. `sebulba-ppo` is above CleanRL's figure, and below Stable-Baselines3's."
+      "hundreds. `sebulba-ppo` is above CleanRL's figure, and below Stable-Baselines3's. The steps of "
+      '`evolution` are ten generations, too few for the first threshold with most seeds.'
     ),
     about=' `evolution` has 300,000 steps, less than a third of the others.',
     others=(
