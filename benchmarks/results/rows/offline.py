@@ -92,6 +92,7 @@ TASKS = (
       'record N whole episodes and the beginning of another, in which the expert samples from its '
       'policy. `bc-N` is behaviour cloning of these and `avril-N` is AVRIL, of the same seed; their '
       'steps are transitions that they learn from, each many times, and not steps of an environment. '
+      'Both reach the best return with one episode, so these rows do not tell them apart. '
       '`ppo-from-bc-1` is PPO that begins with the parameters of `bc-1`, beside `ppo`, which begins '
       'with new ones.'
     ),
