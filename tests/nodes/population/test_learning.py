@@ -70,9 +70,10 @@ def test_few_members_learn_alone(tmp_path):
   assert not any(event.source for event in lineage.read(str(tmp_path)))
 
 
-@pytest.mark.nightly
 @pytest.mark.trains
-@pytest.mark.parametrize('selection', ['truncation', 'tournament'])
+@pytest.mark.parametrize(
+  'selection', ['truncation', pytest.param('tournament', marks=pytest.mark.nightly)]
+)
 def test_all_members_learn_what_few_of_them_would_alone(tmp_path, selection):
   together = final_scores(tmp_path, selection)
   assert min(together) >= 0.95, together
