@@ -217,13 +217,14 @@ def test_a_population_runs_to_its_end_with_the_parameters_of_its_best(train, tmp
   run_dir = tmp_path / 'run'
   process = train(
     *flags,
-    *('--num_members=3', '--num_steps=6000', '--unroll_length=5', '--ready_steps=400'),
+    # So many that some member is replaced, even if all of them train one after the other.
+    *('--num_members=3', '--num_steps=90000', '--unroll_length=5', '--ready_steps=400'),
     *('--mlp_sizes=16', '--eval_episodes=10', f'--run_dir={run_dir}'),
   )
   done, summary = _ended(process, run_dir)
   assert summary['learners'].keys() == {f'member/{k}' for k in range(3)}
   for counts in summary['learners'].values():
-    assert counts['actor_steps'] >= 2000
+    assert counts['actor_steps'] >= 30000
   assert (
     int(done[2])
     == summary['actor_steps']
@@ -237,10 +238,9 @@ def test_a_population_runs_to_its_end_with_the_parameters_of_its_best(train, tmp
     copied = events[event.source - 1]
     assert copied.member == event.source_member and copied.score > event.score
     assert event.next_values.keys() == {'learning_rate', 'entropy_cost'}
-  last = {event.member: event for event in events}
-  best = max(last.values(), key=lambda event: event.score)
-  logged = curves.read(str(run_dir), 'leaderboard/0', 'best_score', 'events')
-  assert logged[-1] == (pytest.approx(best.score, rel=1e-4), len(events))
+  best_score, number = curves.read(str(run_dir), 'leaderboard/0', 'best_score', 'events')[-1]
+  last = {event.member: event for event in events[: int(number)]}
+  assert best_score == pytest.approx(max(event.score for event in last.values()), rel=1e-4)
   for event in copies:
     following = [later for later in events[event.event :] if later.member == event.member]
     if following:
