@@ -40,6 +40,7 @@ _UNREMARKABLE = {
     activity.RUNNING,
     activity.SERVING,
     activity.PLAYING,
+    activity.WAITING_FOR_WORKERS,
     activity.UPDATING,
     activity.RELABELLING,
     activity.COMPILED_LOOP,

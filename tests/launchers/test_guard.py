@@ -40,7 +40,7 @@ def test_what_was_started_meanwhile_is_ended_and_nothing_else():
 _OWNER = """
 import sys, time
 from launchers import guard
-guard.Guard(sys.executable, sys.argv[1], directory=sys.argv[2])
+kept = guard.Guard(sys.executable, sys.argv[1], directory=sys.argv[2])
 print('ready', flush=True)
 time.sleep(1000)
 """
