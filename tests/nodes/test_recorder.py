@@ -114,7 +114,7 @@ def test_a_disk_that_hangs_delays_no_report(tmp_path, monkeypatch):
 
   def stalled(table, row):
     writing.set()
-    assert answers.wait(60)
+    answers.wait()
     write(table, row)
 
   monkeypatch.setattr(recorder.CsvWriter, 'write', stalled)
@@ -136,7 +136,7 @@ def test_a_disk_that_hangs_does_not_keep_a_recorder_open(tmp_path, monkeypatch):
 
   def stalled(table, row):
     writing.set()
-    assert answers.wait(60)
+    answers.wait()
 
   monkeypatch.setattr(recorder.CsvWriter, 'write', stalled)
   subject = recorder.Recorder(str(tmp_path))
