@@ -102,6 +102,12 @@ class RunningProgram:
       before = self.learner_steps()
       self.wait_until(lambda n=before: self.learner_steps() not in (n, 0), 'learning')  # type: ignore
 
+  def wait_for_restart(self, name: str, victim: psutil.Process) -> None:
+    """Waits until a node is another process than `victim`."""
+    self.wait_until(
+      lambda: self.nodes().get(name, victim).pid != victim.pid, f'{name} has restarted'
+    )
+
   def checkpoint_counts(self) -> dict[str, int]:
     """Returns the counters of the newest checkpoint; {} before the first checkpoint."""
     checkpoint = checkpoints.newest(checkpoints.directory(self.run_dir))

@@ -80,9 +80,7 @@ def test_offline_only_from_a_resumed_run_of_another_program_while_nodes_die(
     program.wait_for_progress()
     victim = program.nodes()[name]
     victim.kill()
-    program.wait_until(
-      lambda n=name, v=victim: program.nodes().get(n, v).pid != v.pid, f'{name} is back'
-    )
+    program.wait_for_restart(name, victim)
   program.wait_for_progress()
   program.launcher.terminate()
   code, _, errors = program.end()
@@ -165,9 +163,7 @@ def test_a_run_without_actors_goes_on_while_its_nodes_die(start_program, tmp_pat
     program.wait_until(program.checkpoint_counts, 'a checkpoint')
     victim = program.nodes()[name]
     victim.kill()
-    program.wait_until(
-      lambda n=name, v=victim: program.nodes().get(n, v).pid != v.pid, f'{name} is back'
-    )
+    program.wait_for_restart(name, victim)
   program.wait_for_progress()
   program.launcher.terminate()
   code, _, errors = program.end()

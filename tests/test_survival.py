@@ -80,7 +80,7 @@ def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(
   for name in nodes:
     victim = program.nodes()[name]
     victim.kill()
-    program.wait_until(lambda n=name, v=victim: _other(program, n, v), f'{name} is back')
+    program.wait_for_restart(name, victim)
     program.wait_for_progress()
   evaluations = _evaluations(program)
   program.wait_until(lambda: _evaluations(program) > evaluations, 'the evaluator evaluates')
@@ -110,11 +110,6 @@ def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(
   assert len(set(produced)) == len(produced)
   assert len(set(trained)) == len(trained), 'an unroll of the queue was learned from twice'
   assert set(trained) <= set(produced)
-
-
-def _other(program, name, victim):
-  process = program.nodes().get(name)
-  return process if process is not None and process.pid != victim.pid else None
 
 
 def _relabelled(program):
@@ -155,13 +150,13 @@ def test_training_continues_while_a_relabeller_is_down_and_after_its_restart(sta
   victim.suspend()  # It holds connections and does nothing.
   program.wait_for_progress()
   victim.kill()
-  program.wait_until(lambda: _other(program, 'relabeller-0', victim), 'the relabeller is back')
+  program.wait_for_restart('relabeller-0', victim)
   program.wait_for_progress()
   reports = _relabelled(program)
   program.wait_until(lambda: _relabelled(program) > reports, 'the relabeller reports again')
   learner = program.nodes()['inference_learner-0']
   learner.kill()
-  program.wait_until(lambda: _other(program, 'inference_learner-0', learner), 'the learner is back')
+  program.wait_for_restart('inference_learner-0', learner)
   program.wait_for_progress()
   program.launcher.terminate()
   code, errors = _end(program)
@@ -184,7 +179,7 @@ def test_q_learning_continues_once_a_node_at_its_two_tables_has_restarted(start_
     program.wait_for_progress()
     victim = program.nodes()[name]
     victim.kill()
-    program.wait_until(lambda n=name, v=victim: _other(program, n, v), f'{name} is back')
+    program.wait_for_restart(name, victim)
   program.wait_for_progress()
   program.launcher.terminate()
   code, errors = _end(program)
@@ -213,7 +208,7 @@ def test_peers_keep_training_while_one_is_down_and_mix_with_it_after_its_restart
     if name.startswith('peer'):
       program.wait_until(lambda k=others[0], s=steps: _steps(program, k) > s[k], 'the other trains')
     victim.kill()
-    program.wait_until(lambda n=name, v=victim: _other(program, n, v), f'{name} is back')
+    program.wait_for_restart(name, victim)
     mixed = [_mixed(program, k) for k in (0, 1)]
     for k in (0, 1):
       program.wait_until(lambda k=k, m=mixed: _mixed(program, k) > m[k], f'peer/{k} reports')
@@ -238,7 +233,7 @@ def test_evolution_continues_whichever_node_is_killed_and_ends_as_if_none_had_be
     if name.startswith('worker'):
       program.wait_for_progress()  # The other worker plays its part.
     victim.kill()
-    program.wait_until(lambda n=name, v=victim: _other(program, n, v), f'{name} is back')
+    program.wait_for_restart(name, victim)
     program.wait_for_progress()
   program.launcher.terminate()
   code, errors = _end(program)
@@ -274,7 +269,7 @@ def test_a_population_trains_on_while_a_member_or_its_leaderboard_is_down(
           lambda k=k, s=steps: _steps(program, k, 'member') > s[k], f'member/{k} trains'
         )
     victim.kill()
-    program.wait_until(lambda n=name, v=victim: _other(program, n, v), f'{name} is back')
+    program.wait_for_restart(name, victim)
     ranked = len(lineage.read(program.run_dir))
     for k in (0, 1):
       program.wait_until(
@@ -316,7 +311,7 @@ def test_a_learner_that_dies_before_its_first_checkpoint_says_that_it_starts_fro
   program.wait_for_progress()
   victim = program.nodes()['inference_learner-0']
   victim.kill()
-  program.wait_until(lambda: _other(program, 'inference_learner-0', victim), 'the learner is back')
+  program.wait_for_restart('inference_learner-0', victim)
   program.wait_for_progress()
   steps = [n for (n,) in curves.read(program.run_dir, 'inference_learner/0', 'actor_steps')]
   program.launcher.terminate()
