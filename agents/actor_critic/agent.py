@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from typing import NamedTuple
 
 import dm_env.specs
@@ -17,7 +18,7 @@ from agents.actor_critic.choice import make_distribution
 from agents.actor_critic.config import ActorCriticConfig, PolicyConfig
 from agents.actor_critic.head import PolicyValue, PolicyValueHead
 from agents.actor_critic.normalization import DISCOUNTED_RETURN
-from agents.agent import ActOutput, Agent
+from agents.agent import ActOutput, Agent, LearnerState
 from agents.axes import swapped
 from agents.networks.recurrent import RecurrentNetwork
 from agents.optimizers import Optimizer
@@ -149,6 +150,42 @@ class PolicyAgent(Agent):
     weights = self.network.init(key)
     found = normalization.initial(self._config, self._observation_spec)
     return weights | found, self._optimizer.init(weights)
+
+  def _gradient_step(
+    self,
+    loss: Callable[[Nest, Unroll], tuple[Array, dict[str, Array]]],
+    state: LearnerState,
+    unrolls: Unroll,
+    discount: float,
+  ) -> tuple[Nest, optax.OptState, dict[str, Array]]:
+    """Does one gradient step on a whole batch.
+
+    Args:
+      loss: takes parameters and unrolls; returns the loss and metrics.
+      state: the learner state.
+      unrolls: fields are `[B, T+1, ...]`.
+      discount: gamma, of the returns whose deviation divides the rewards.
+
+    Returns:
+      The next parameters, statistics included; the next state of the optimizer; and the metrics of
+      `loss` with `grad_norm` (before clipping), `learning_rate` and, with normalised rewards,
+      `return_std`.
+    """
+    weights, statistics = normalization.split(state.params)
+    used, after = normalization.of_batch(statistics, unrolls, discount)
+
+    def loss_of_weights(weights: Nest) -> tuple[Array, dict[str, Array]]:
+      return loss(weights | used, unrolls)  # The statistics are counted, and have no gradient.
+
+    gradients, metrics = jax.grad(loss_of_weights, has_aux=True)(weights)
+    weights, opt_state, grad_norm = self._optimizer.step(gradients, state.opt_state, weights)
+    metrics = {
+      **metrics,
+      **normalization.metrics(used),
+      'grad_norm': grad_norm,
+      'learning_rate': self._optimizer.learning_rate(state.learner_steps),
+    }
+    return weights | after, opt_state, metrics
 
 
 class ActorCritic(PolicyAgent):

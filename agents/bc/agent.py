@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import optax
 
 from agents import masked
-from agents.actor_critic import normalization
 from agents.actor_critic.agent import PolicyAgent
 from agents.actor_critic.distributions import Gaussian
 from agents.actor_critic.head import PolicyValue
@@ -122,18 +121,5 @@ class BC(PolicyAgent):
       `learning_rate`.
     """
     del probabilities
-    weights, statistics = normalization.split(state.params)
-    used, after = normalization.of_batch(statistics, unrolls, discount=1.0)
-
-    def loss_of_weights(weights: Nest) -> tuple[Array, dict[str, Array]]:
-      return self.loss(weights | used, unrolls)  # The statistics are counted, and have no gradient.
-
-    gradients, metrics = jax.grad(loss_of_weights, has_aux=True)(weights)
-    weights, opt_state, grad_norm = self._optimizer.step(gradients, state.opt_state, weights)
-    metrics = {
-      **metrics,
-      'grad_norm': grad_norm,
-      'learning_rate': self._optimizer.learning_rate(state.learner_steps),
-    }
-    state = BCState(weights | after, opt_state, state.learner_steps + 1)
-    return UpdateOutput(state, None, metrics)
+    params, opt_state, metrics = self._gradient_step(self.loss, state, unrolls, discount=1.0)
+    return UpdateOutput(BCState(params, opt_state, state.learner_steps + 1), None, metrics)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import dm_env.specs
-import jax
 import jax.numpy as jnp
 import optax
 
-from agents.actor_critic import normalization
 from agents.actor_critic.agent import ActorCritic, Rows
 from agents.actor_critic.head import PolicyValue
 from agents.agent import UpdateOutput
@@ -91,20 +89,7 @@ class VTrace(ActorCritic):
       rewards there is also `return_std`.
     """
     del probabilities
-    weights, statistics = normalization.split(state.params)
-    used, after = normalization.of_batch(statistics, unrolls, self._config.discount)
-
-    def loss_of_weights(weights: Nest) -> tuple[Array, dict[str, Array]]:
-      return self.loss(weights | used, unrolls)  # The statistics are counted, and have no gradient.
-
-    gradients, metrics = jax.grad(loss_of_weights, has_aux=True)(weights)
-    weights, opt_state, grad_norm = self._optimizer.step(gradients, state.opt_state, weights)
-    metrics = {
-      **metrics,
-      **normalization.metrics(used),
-      'grad_norm': grad_norm,
-      'learning_rate': self._optimizer.learning_rate(state.learner_steps),
-      **policy_lag(state.learner_steps, unrolls.policy_version),
-    }
-    state = VTraceState(weights | after, opt_state, state.learner_steps + 1)
-    return UpdateOutput(state, None, metrics)
+    discount = self._config.discount
+    params, opt_state, metrics = self._gradient_step(self.loss, state, unrolls, discount)
+    metrics |= policy_lag(state.learner_steps, unrolls.policy_version)
+    return UpdateOutput(VTraceState(params, opt_state, state.learner_steps + 1), None, metrics)
