@@ -33,8 +33,8 @@ class PopulationOptions(CheckedOptions):
   selection: str = option(
     TRUNCATION,
     'whom a member copies once it has a new score: truncation, one of the best if it is among the worst '
-    '(Jaderberg et al. 2017); tournament, an opponent that has won, as in ElegantRL-Podracer; none: '
-    'nobody, which is a random search',
+    '(Jaderberg et al. 2017); tournament, an opponent that has won, as in ElegantRL-Podracer; none, no '
+    'other member, as in a random search',
   )
   ready_steps: int = option(
     0,
@@ -58,8 +58,8 @@ class PopulationOptions(CheckedOptions):
   )
   resample: float = option(
     0.25,
-    'probability with which an option of an offspring is drawn anew; it is multiplied by 0.8 or 1.2 '
-    'otherwise',
+    'probability that a member which copies another draws an option from its range; otherwise it '
+    'multiplies the copied value by 0.8 or 1.2',
     at_least=0,
     at_most=1,
   )

@@ -21,9 +21,9 @@ GROUPS = (
     title='Populations',
     about=(
       'Eight members that begin with values spread over badly chosen ranges. All members together have '
-      'the steps of the command. `random-search` is the same population, of which nobody copies. The '
-      'return is that of the member with the best last score; the notes have the last scores of all '
-      'members, mean training returns with exploration.'
+      'the steps of the command. `random-search` is the same population, in which no member copies '
+      'another. The return is that of the member with the best last score; the notes have the last '
+      'scores of all members, mean training returns with exploration.'
     ),
   ),
 )
