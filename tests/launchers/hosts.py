@@ -104,7 +104,10 @@ class Hosts:
       daemon.kill()
       daemon.wait()
     for host in self._names:
-      subprocess.run(['ip', 'netns', 'delete', f'{self._tag}{host}'], capture_output=True)
+      # The link first: a namespace takes its own along only some time after this command has ended, and
+      # the next hosts of this process have links of the same names.
+      for kind in ('link', 'netns'):
+        subprocess.run(['ip', kind, 'delete', f'{self._tag}{host}'], capture_output=True)
     subprocess.run(['ip', 'link', 'delete', self._tag], capture_output=True)
 
   def _add(self, host):
