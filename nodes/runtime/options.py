@@ -19,8 +19,8 @@ class RunOptions(CheckedOptions):
   )
   agent: str = option(
     '',
-    'learning algorithm: sebulba, impala and anakin have vtrace and ppo, anakin also muzero and r2d2, '
-    'other programs one',
+    'learning algorithm: sebulba, impala and anakin have vtrace, ppo and pqn, anakin also muzero and '
+    'r2d2, other programs one',
   )
   num_steps: int = option(
     300_000,

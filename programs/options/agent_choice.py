@@ -12,7 +12,7 @@ from programs.options import user_agent
 from programs.options.common import CommonConfig
 
 # A program with an agent, where that is not the program's name.
-_PROGRAM_OF = {'ppo': 'sebulba', 'vtrace': 'sebulba'}
+_PROGRAM_OF = {'ppo': 'sebulba', 'pqn': 'sebulba', 'vtrace': 'sebulba'}
 
 
 class Variant(NamedTuple):
