@@ -40,15 +40,15 @@ TASKS = (
     rows=(
       systems.ours('sebulba', 'cartpole', 1_000_000),
       systems.ppo('sebulba', 'cartpole', 1_000_000),
-      systems.pqn('sebulba', 'cartpole', 400_000),
       systems.ours('impala', 'cartpole', 1_000_000),
       systems.ours('r2d2', 'cartpole', 500_000),
       systems.ours('muzero', 'cartpole', 200_000),
       systems.ours('anakin', 'gymnax:CartPole-v1', 2_000_000),
       systems.ppo('anakin', 'gymnax:CartPole-v1', 2_000_000),
-      systems.pqn('anakin', 'gymnax:CartPole-v1', 400_000),
       systems.ppo('anakin', 'gymnax:CartPole-v1', 500_000, *_AS_PUREJAXRL, label='anakin-ppo-4'),
       systems.purejaxrl('gymnax:CartPole-v1', 500_000),
+      systems.pqn('sebulba', 'cartpole', 400_000),
+      systems.pqn('anakin', 'gymnax:CartPole-v1', 400_000),
     ),
     thresholds=(475.0,),
     published=(

@@ -23,15 +23,15 @@ TASKS = (
         '--unroll_length=64',  # An episode has 31 steps.
         label='sebulba-ppo-lstm',
       ),
+      systems.ours(
+        'sebulba', 'bsuite:memory_len/15', 1_000_000, '--core=lstm', label='sebulba-lstm'
+      ),
       systems.pqn(
         'sebulba',
         'bsuite:memory_len/15',
         150_000,
         '--core=lstm',
         label='sebulba-pqn-lstm',  # Its preset's unrolls have 64 transitions.
-      ),
-      systems.ours(
-        'sebulba', 'bsuite:memory_len/15', 1_000_000, '--core=lstm', label='sebulba-lstm'
       ),
     ),
     thresholds=(0.9,),

@@ -94,11 +94,7 @@ def _in_gymnax(
   """
   game = title.replace(' ', '')
   env = f'gymnax:{game}-MinAtar'
-  rows: list[Row] = [
-    systems.ppo('anakin', env, _STEPS),
-    systems.pqn('anakin', env, _STEPS),
-    systems.ours('anakin', env, _STEPS),
-  ]
+  rows: list[Row] = [systems.ppo('anakin', env, _STEPS), systems.ours('anakin', env, _STEPS)]
   about = f"`anakin` plays gymnax's {game}. purejaxrl's version of gymnax cannot play it."
   if peer:
     rows.insert(1, systems.ppo('anakin', env, _STEPS, *_MLP, label='anakin-ppo-mlp'))
@@ -113,6 +109,7 @@ def _in_gymnax(
       'convolution, which takes more time: see '
       '[one difference at a time](#breakout-one-difference-at-a-time).'
     )
+  rows.append(systems.pqn('anakin', env, _STEPS))
   return Task(
     name=f'gymnax-minatar/{_lower(title)}',
     title=f"gymnax's {title}",
