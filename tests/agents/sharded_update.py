@@ -83,10 +83,10 @@ AGENTS = {
     ),
     {'behaviour_logits': logits},
   ),
-  'pqn': (PQN, PQNConfig(**OPTIONS, num_epochs=2, num_minibatches=3), {}),
+  'pqn': (PQN, PQNConfig(**OPTIONS, optimizer='adam', num_epochs=2, num_minibatches=3), {}),
   'pqn_of_transitions': (
     PQN,
-    PQNConfig(**OPTIONS | {'core': 'none'}, num_epochs=2, num_minibatches=12),
+    PQNConfig(**OPTIONS | {'core': 'none'}, optimizer='adam', num_epochs=2, num_minibatches=12),
     {},
   ),
   'qt_opt': (
