@@ -24,8 +24,8 @@ LENGTH = 8
 class Leave:
   """Action 1 ends the episode with a reward of 1; action 0 earns 0.4 and goes on, for 8 steps.
 
-  Going on all the time is best: 3.2. Where the end of an episode counts as a state that has a future,
-  leaving is best in every step: 1, and the future.
+  Going on until the last step is best: 3.8. An observation is the number of steps, also at the end. If
+  the value of that state counts after the end, leaving is better by 0.6 in every step.
   """
 
   observation_spec = dm_env.specs.Array((LENGTH + 1,), np.float32)
@@ -45,11 +45,11 @@ class Leave:
 
 
 class Endless(PQN):
-  """It takes terminations for truncations, and rows after LAST for the same episode."""
+  """It takes terminations for truncations."""
 
   def targets(self, q_values, action, timestep, valid):
     endless = timestep._replace(discount=jnp.ones_like(timestep.discount))
-    return super().targets(q_values, action, endless, jnp.ones_like(valid))
+    return super().targets(q_values, action, endless, valid)
 
 
 CONFIG = PQNConfig(
@@ -80,7 +80,7 @@ def late_return(cls):
   ]
 
 
-def test_it_goes_on_unless_its_returns_cross_the_ends_of_episodes():
+def test_it_goes_on_unless_its_returns_go_on_after_the_end():
   right, endless = map(late_return, (PQN, Endless))
-  assert min(right) > 2.2, right
+  assert min(right) > 2.1, right
   assert max(endless) < 1.8, endless
