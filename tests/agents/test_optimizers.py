@@ -202,5 +202,5 @@ def test_weight_decay_is_a_share_of_the_learning_rate_whatever_the_gradient():
     return optimizer.update(gradient, optimizer.init(params), params)[0]
 
   np.testing.assert_allclose(step(weight_decay=0.1) - step(), -2.0 * 0.1 * params, rtol=1e-5)
-  with pytest.raises(ValueError, match=r'^--weight_decay is 0\.1: set it to 0, or leave'):
+  with pytest.raises(ValueError, match=r'^--weight_decay is 0\.1: set it to 0, or use'):
     dataclasses.replace(CONFIG, optimizer='rmsprop', weight_decay=0.1).validate()
