@@ -55,6 +55,10 @@ TASKS = (
       quoted.cleanrl('490.04 ± 6.12', f'CartPole-v1, 500,000 steps, {quoted.SEEDS}'),
       quoted.zoo('500.000 ± 0.000', 'CartPole-v1, 100,000 steps'),
     ),
+    missed=(
+      'All seeds of `anakin-pqn` pass 475 within 150,000 steps, but the return goes up and down until '
+      'the end. One seed is at 401 in the final evaluation, so the mean is below 475.'
+    ),
   ),
   Task(
     name='acrobot',
