@@ -14,7 +14,7 @@ SCHEDULES = ('constant', 'linear', 'cosine')
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig(CheckedOptions):
-  """Options of Adam and RMSProp, of the learning rate over a run, and of clipping.
+  """Options of Adam, which RAdam shares, and RMSProp, of the rate over a run, and of clipping.
 
   Attributes:
     tunable: names of the options that may change while an agent learns; see `agents.tuned`. The agent
@@ -23,7 +23,9 @@ class OptimizerConfig(CheckedOptions):
 
   tunable: ClassVar[tuple[str, ...]] = ('learning_rate',)
 
-  optimizer: str = option('adam', 'Optimizer: adam or rmsprop; IMPALA uses rmsprop.')
+  optimizer: str = option(
+    'adam', 'Optimizer: adam, radam or rmsprop; IMPALA uses rmsprop, PQN radam.'
+  )
   learning_rate: float = option(
     6e-4,
     'Step size, before it decays; on Atari 6e-4 in IMPALA and 2.5e-4 in PPO.',
@@ -92,11 +94,11 @@ class OptimizerConfig(CheckedOptions):
     """
 
   def _check(self) -> None:
-    require_choice('optimizer', self.optimizer, ('adam', 'rmsprop'))
+    require_choice('optimizer', self.optimizer, ('adam', 'radam', 'rmsprop'))
     require_choice('learning_rate_schedule', self.learning_rate_schedule, SCHEDULES)
     require_choice('rmsprop_eps_place', self.rmsprop_eps_place, ('inside', 'outside'))
     if self.optimizer != 'adam':
-      expected = '0, or leave --optimizer out'
+      expected = '0, or use --optimizer=adam'
       require(self.weight_decay == 0.0, 'weight_decay', self.weight_decay, expected)
     steps, warmup = self.learning_rate_decay_steps, self.learning_rate_warmup_steps
     most = MOST_STEPS // self.gradient_steps_per_update

@@ -52,7 +52,7 @@ def _zero_from(steps: int, schedule: optax.Schedule) -> optax.Schedule:
 def make_optimizer(
   config: OptimizerConfig, gradient_steps: int = 1
 ) -> optax.GradientTransformation:
-  """Returns clipping by global norm, if any, followed by Adam, AdamW or RMSProp on the schedule.
+  """Returns clipping by global norm, if any, then Adam, AdamW, RAdam or RMSProp on the schedule.
 
   Args:
     config: the optimizer's options.
@@ -63,8 +63,10 @@ def make_optimizer(
   def rate(count: optax.Numeric) -> optax.Numeric:
     return schedule(count // gradient_steps)
 
-  if config.optimizer == 'adam':
-    adam = rate, config.adam_b1, config.adam_b2, config.adam_eps
+  adam = rate, config.adam_b1, config.adam_b2, config.adam_eps
+  if config.optimizer == 'radam':
+    optimizer = optax.radam(*adam)
+  elif config.optimizer == 'adam':
     decay = config.weight_decay
     optimizer = optax.adamw(*adam, weight_decay=decay) if decay else optax.adam(*adam)
   else:

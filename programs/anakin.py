@@ -16,6 +16,7 @@ import launchpad as lp
 
 from agents.muzero.config import MuZeroConfig
 from agents.ppo.config import PPOConfig
+from agents.pqn.config import PQNConfig
 from agents.r2d2.config import R2D2Config
 from agents.vtrace.config import VTraceConfig
 from environments import jax_registry as environments
@@ -52,6 +53,7 @@ _MUZERO = dataclasses.replace(
 AGENTS = {
   'vtrace': Variant(Config(), PRESETS),
   'ppo': Variant(Config(agent=PPOConfig()), presets.PPO),
+  'pqn': Variant(Config(agent=PQNConfig()), presets.PQN),
   'r2d2': Variant(_R2D2, presets.R2D2),
   'muzero': Variant(_MUZERO, presets.MUZERO),
 }

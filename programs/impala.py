@@ -13,6 +13,7 @@ from typing import Any
 import launchpad as lp
 
 from agents.ppo.config import PPOConfig
+from agents.pqn.config import PQNConfig
 from agents.vtrace.config import VTraceConfig
 from environments import registry as environments
 from launchers.placement import Resources
@@ -53,6 +54,9 @@ class Config(ActorsConfig):
 AGENTS = {
   'vtrace': Variant(Config(), PRESETS, NAMED_PRESETS),
   'ppo': Variant(Config(agent=PPOConfig()), PPO_PRESETS),
+  'pqn': Variant(
+    Config(replay=QueueOptions(batch_size=64), agent=PQNConfig()), sebulba.PQN_PRESETS
+  ),
 }
 
 

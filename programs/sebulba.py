@@ -26,6 +26,7 @@ from typing import Any
 import launchpad as lp
 
 from agents.ppo.config import PPOConfig
+from agents.pqn.config import PQNConfig
 from agents.vtrace.config import VTraceConfig
 from environments import registry as environments
 from launchers.placement import Resources
@@ -48,6 +49,10 @@ from programs.options.presets import (
   PPO_PONG,
   PPO_SMALL,
   PPO_SWINGUP,
+  PQN_ATARI,
+  PQN_MINATAR,
+  PQN_PONG,
+  PQN_SMALL,
   VTRACE_MUJOCO,
   VTRACE_SMALL,
 )
@@ -91,6 +96,13 @@ PPO_PRESETS = {
   'minatar': PPO_MINATAR | {'batch_size': 64, 'entropy_cost': 0.03},
   OTHERS: PPO_SMALL | {'num_steps': 1_000_000},
 }
+# As many environments as a batch has unrolls, so that no unroll is older than an update.
+PQN_PRESETS = {
+  'atari': PQN_ATARI | {'envs_per_actor': 64, 'batch_size': 128},
+  'atari:Pong': PQN_PONG,
+  'minatar': PQN_MINATAR | {'envs_per_actor': 64, 'batch_size': 128},
+  OTHERS: PQN_SMALL | {'envs_per_actor': 16, 'batch_size': 32, 'num_steps': 500_000},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +117,7 @@ class Config(InferenceConfig):
 AGENTS = {
   'vtrace': Variant(Config(), PRESETS, NAMED_PRESETS),
   'ppo': Variant(Config(agent=PPOConfig()), PPO_PRESETS),
+  'pqn': Variant(Config(replay=QueueOptions(batch_size=64), agent=PQNConfig()), PQN_PRESETS),
 }
 
 

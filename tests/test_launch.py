@@ -41,6 +41,11 @@ SMALL_Q = (
 )
 # Minibatches of one unroll each.
 PPO = ('--agent=ppo', '--unroll_length=20')
+# As with PPO; the core needs minibatches of unrolls.
+PQN = (
+  *('--agent=pqn', '--unroll_length=20', '--num_minibatches=4'),
+  *('--core=lstm', '--lstm_size=8'),
+)
 
 
 def test_sebulba_runs_to_its_end(finished_run):
@@ -58,6 +63,7 @@ def test_sebulba_runs_to_its_end(finished_run):
     ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2')),
     ('sebulba', APART),
     pytest.param('sebulba', PPO, marks=pytest.mark.nightly),
+    ('sebulba', PQN),
     # test_warm_start.py runs IMPALA in every test run.
     pytest.param('impala', PPO, marks=pytest.mark.nightly),
     pytest.param('impala', (), marks=pytest.mark.nightly),

@@ -7,6 +7,7 @@ import dataclasses
 from agents.networks.config import NetworkConfig, require, require_choice
 from agents.optimizer_config import OptimizerConfig
 from agents.options import option
+from agents.rewards_config import RewardsConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +45,7 @@ class PolicyConfig(OptimizerConfig, NetworkConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class ActorCriticConfig(PolicyConfig):
+class ActorCriticConfig(RewardsConfig, PolicyConfig):
   """Options of the agents that learn a policy and its value from unrolls: V-trace and PPO."""
 
   unroll_length: int = option(
@@ -68,12 +69,6 @@ class ActorCriticConfig(PolicyConfig):
     0.5, 'Weight of the baseline loss, itself half a squared error.', at_least=0
   )
   entropy_cost: float = option(0.01, 'Weight of the entropy bonus, entropy in nats.', at_least=0)
-  reward_scale: float = option(1.0, 'Factor of the rewards in the loss, before clipping.', above=0)
-  max_abs_reward: float = option(
-    0.0,
-    'Clip rewards to plus or minus this in the loss; 0 for no clipping; IMPALA on Atari: 1.',
-    at_least=0,
-  )
   normalize_rewards: bool = option(
     False,
     'Whether the loss divides rewards by the running standard deviation of the discounted return. They '

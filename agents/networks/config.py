@@ -47,9 +47,12 @@ class NetworkConfig(TorsoConfig):
 
   Attributes:
     action_kinds: those that the agent takes, of `agents.spaces`; a property of it, not an option.
+    layer_norm: whether each layer of the torso is normalised (Ba et al. 2016) before its activation; a
+      property of the agent as well.
   """
 
   action_kinds: ClassVar[tuple[str, ...]] = ('discrete',)
+  layer_norm: ClassVar[bool] = False
 
   activation: str = option(
     'relu', 'Activation of the mlp torso: relu, or tanh as in PPO on MuJoCo.'

@@ -32,12 +32,14 @@ class NestTorso(nn.Module):
     hidden_size: units of the layer.
     activation: of the layer.
     init_of: the option `init` of the network.
+    layer_norm: as in `agents.networks.config`.
   """
 
   leaves: dict[str, nn.Module]
   hidden_size: int
   activation: str = 'relu'
   init_of: str = 'fan_in'
+  layer_norm: bool = False
 
   @nn.compact
   def __call__(self, observation: Nest) -> Array:
@@ -45,7 +47,8 @@ class NestTorso(nn.Module):
     named = nests.named(observation)
     features = [self.leaves[_module(name)](leaf) for name, leaf in named.items()]
     x = jnp.concatenate(features, axis=-1)
-    return torsos.MLP((self.hidden_size,), self.activation, self.init_of, name='joint')(x)
+    layer = (self.hidden_size,), self.activation, self.init_of, self.layer_norm
+    return torsos.MLP(*layer, name='joint')(x)
 
 
 def make_torso(config: NetworkConfig, observation_spec: Nest, looped: bool = False) -> nn.Module:
@@ -72,7 +75,8 @@ def make_torso(config: NetworkConfig, observation_spec: Nest, looped: bool = Fal
   for name, spec in named.items():
     torso = torsos.make_named(names[name], config, looped)
     leaves[_module(name)] = _of_labels(spec, torso)
-  return NestTorso(leaves, config.hidden_size or 256, config.activation, config.init)
+  layer = config.hidden_size or 256, config.activation, config.init, config.layer_norm
+  return NestTorso(leaves, *layer)
 
 
 def _of_labels(spec: specs.Array, torso: nn.Module) -> nn.Module:

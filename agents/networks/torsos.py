@@ -56,12 +56,21 @@ def to_image(observation: Array, center: bool = False) -> Array:
   return image
 
 
+def normalized(x: Array, layer_norm: bool) -> Array:
+  """Returns a layer's output, over whose channels LayerNorm runs if `layer_norm`.
+
+  To be called within the module of the layer, whose parameters then include those of LayerNorm.
+  """
+  return nn.LayerNorm()(x) if layer_norm else x
+
+
 class MLP(nn.Module):
   """Flattens `[N, ...]`, then a layer with activation per entry of `sizes`."""
 
   sizes: Sequence[int] = (128, 64)
   activation: str = 'relu'
   init_of: str = 'fan_in'
+  layer_norm: bool = False
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
@@ -69,7 +78,8 @@ class MLP(nn.Module):
     x = to_float(observation).reshape(observation.shape[0], -1)
     kernel_init = hidden_init(self.init_of, self.activation)
     for size in self.sizes:
-      x = _ACTIVATIONS[self.activation](nn.Dense(size, kernel_init=kernel_init)(x))
+      x = normalized(nn.Dense(size, kernel_init=kernel_init)(x), self.layer_norm)
+      x = _ACTIVATIONS[self.activation](x)
     return x
 
 
@@ -87,6 +97,7 @@ class Convolutions(nn.Module):
   init_of: str = 'fan_in'
   looped: bool = False  # Whether it runs within a loop; see `convolution.in_loop`.
   center: bool = False
+  layer_norm: bool = False
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
@@ -100,8 +111,10 @@ class Convolutions(nn.Module):
       conv_general_dilated=_convolution(self.looped),
     )
     for channels, kernel, stride in self.layers:
-      x = nn.relu(conv(channels, (kernel, kernel), (stride, stride))(x))
-    return nn.relu(nn.Dense(self.hidden_size, kernel_init=kernel_init)(x.reshape(x.shape[0], -1)))
+      x = conv(channels, (kernel, kernel), (stride, stride))(x)
+      x = nn.relu(normalized(x, self.layer_norm))
+    x = nn.Dense(self.hidden_size, kernel_init=kernel_init)(x.reshape(x.shape[0], -1))
+    return nn.relu(normalized(x, self.layer_norm))
 
 
 class ResidualBlock(nn.Module):
@@ -122,7 +135,8 @@ class ResidualBlock(nn.Module):
 class Impala(nn.Module):
   """The deep residual torso of IMPALA (Espeholt et al. 2018, Figure 3, right).
 
-  `init_of` is for the layer after the convolutions, as in Cleanba; fan_in has LeCun's gain here.
+  `init_of` is for the layer after the convolutions, as in Cleanba; fan_in has LeCun's gain here. With
+  `layer_norm` the convolution before each pooling is normalised, and the layer after all of them.
   """
 
   channels: Sequence[int] = (16, 32, 32)
@@ -130,6 +144,7 @@ class Impala(nn.Module):
   init_of: str = 'fan_in'
   looped: bool = False
   center: bool = False
+  layer_norm: bool = False
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
@@ -137,13 +152,15 @@ class Impala(nn.Module):
     x = to_image(observation, self.center)
     for channels in self.channels:
       x = nn.Conv(channels, (3, 3), conv_general_dilated=_convolution(self.looped))(x)
+      x = normalized(x, self.layer_norm)
       x = nn.max_pool(x, (3, 3), strides=(2, 2), padding='SAME')
       for _ in range(2):
         x = ResidualBlock(self.looped)(x)
     x = nn.relu(x).reshape(x.shape[0], -1)
     orthogonal = self.init_of == 'orthogonal'
     kernel_init = hidden_init('orthogonal') if orthogonal else nn.initializers.lecun_normal()
-    return nn.relu(nn.Dense(self.hidden_size, kernel_init=kernel_init)(x))
+    x = nn.Dense(self.hidden_size, kernel_init=kernel_init)(x)
+    return nn.relu(normalized(x, self.layer_norm))
 
 
 class MinAtar(nn.Module):
@@ -152,6 +169,7 @@ class MinAtar(nn.Module):
   hidden_size: int = 128
   init_of: str = 'fan_in'
   center: bool = False
+  layer_norm: bool = False
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
@@ -162,8 +180,9 @@ class MinAtar(nn.Module):
     conv = nn.Conv(
       16, (3, 3), padding='VALID', kernel_init=kernel_init, conv_general_dilated=in_loop
     )
-    x = nn.relu(conv(x)).reshape(x.shape[0], -1)
-    return nn.relu(nn.Dense(self.hidden_size, kernel_init=kernel_init)(x))
+    x = nn.relu(normalized(conv(x), self.layer_norm)).reshape(x.shape[0], -1)
+    x = nn.Dense(self.hidden_size, kernel_init=kernel_init)(x)
+    return nn.relu(normalized(x, self.layer_norm))
 
 
 class Twins(nn.Module):
@@ -202,17 +221,22 @@ def make_torso(
 
 def make_named(name: str, config: NetworkConfig, looped: bool) -> nn.Module:
   """Returns the torso of a name of `choice`; the other arguments are those of `make_torso`."""
+  layer_norm = config.layer_norm
   if name == 'mlp':
-    return MLP(config.mlp_sizes, config.activation, config.init)
+    return MLP(config.mlp_sizes, config.activation, config.init, layer_norm)
   center = config.center_pixels
   if name == 'minatar':
-    return MinAtar(config.hidden_size or 128, config.init, center)
+    return MinAtar(config.hidden_size or 128, config.init, center, layer_norm)
   if name == 'nature':
-    return Convolutions(NATURE, config.hidden_size or 512, config.init, looped, center)
+    return Convolutions(NATURE, config.hidden_size or 512, config.init, looped, center, layer_norm)
   if name == 'small':
-    return Convolutions(SMALL, config.hidden_size or 256, config.init, looped, center)
+    return Convolutions(SMALL, config.hidden_size or 256, config.init, looped, center, layer_norm)
   return Impala(
-    hidden_size=config.hidden_size or 512, init_of=config.init, looped=looped, center=center
+    hidden_size=config.hidden_size or 512,
+    init_of=config.init,
+    looped=looped,
+    center=center,
+    layer_norm=layer_norm,
   )
 
 

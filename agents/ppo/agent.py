@@ -9,19 +9,17 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from agents import counters, masked
+from agents import counters, masked, minibatches
 from agents.actor_critic import normalization
 from agents.actor_critic.agent import ActorCritic
 from agents.actor_critic.head import PolicyValue
-from agents.actor_critic.rewards import scaled_rewards
 from agents.agent import UpdateOutput
 from agents.axes import swapped
 from agents.metrics import mean_rho, policy_lag
-from agents.ppo import minibatches
 from agents.ppo.config import PPOConfig
 from agents.ppo.loss import explained_variance, ppo_loss
-from agents.ppo.minibatches import Samples
 from agents.ppo.targets import generalized_advantages
+from agents.rewards import scaled_rewards
 from agents.types import Array, Nest, Timestep, Unroll
 from agents.vtrace.targets import Targets
 
@@ -33,6 +31,23 @@ class PPOState(NamedTuple):
   opt_state: optax.OptState
   learner_steps: Array  # int32 `[]`, updates done.
   key: Array  # uint32 `[...]`, data of the PRNG key of all permutations; it never changes.
+
+
+class Samples(NamedTuple):
+  """What the loss takes: `N` samples of `L` consecutive rows each, `[N, L, ...]`.
+
+  A sample is an unroll without its bootstrap row, or a single transition with L = 1.
+  """
+
+  timestep: Timestep
+  action: Array  # As executed.
+  draw: Array  # What mu sampled; see `agents.actor_critic.distributions`.
+  log_mu: Array  # float32, log-probability of the draw under the policy mu that acted.
+  valid: Array  # bool; false where the row is LAST, so that no transition begins there.
+  value: Array  # float32, V before the update.
+  target: Array  # float32, of V.
+  advantage: Array  # float32.
+  core_state: Nest  # `[N, ...]` per leaf, before the first row; no time axis.
 
 
 class PPO(ActorCritic):
@@ -91,23 +106,15 @@ class PPO(ActorCritic):
       key, self._config.num_epochs, samples.valid.shape[0], self._config.num_minibatches
     )
 
-    def gradient_step(
-      carry: tuple[Nest, optax.OptState], order: Array
-    ) -> tuple[tuple[Nest, optax.OptState], dict[str, Array]]:
-      weights, opt_state = carry
-      minibatch = minibatches.take(samples, order)
+    def loss(weights: Nest, minibatch: Samples) -> tuple[Array, dict[str, Array]]:
+      return self.loss(weights | used, minibatch)  # The statistics have no gradient.
 
-      def loss_of_weights(weights: Nest) -> tuple[Array, dict[str, Array]]:
-        return self.loss(weights | used, minibatch)  # The statistics have no gradient.
-
-      gradients, metrics = jax.grad(loss_of_weights, has_aux=True)(weights)
-      weights, opt_state, metrics['grad_norm'] = self._optimizer.step(gradients, opt_state, weights)
-      return (weights, opt_state), metrics
-
-    (weights, opt_state), steps = jax.lax.scan(gradient_step, (weights, state.opt_state), orders)
+    weights, opt_state, of_steps = minibatches.descend(
+      loss, self._optimizer, weights, state.opt_state, samples, orders
+    )
     learner_steps = state.learner_steps + 1
     metrics = {
-      **jax.tree.map(jnp.mean, steps),
+      **of_steps,
       **metrics,
       **normalization.metrics(used),
       'gradient_steps': counters.saturated(learner_steps).astype(jnp.float32)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from agents.actor_critic.config import ActorCriticConfig
+from agents.minibatches_config import MinibatchesConfig
 from agents.networks.config import require, require_choice
 from agents.options import option
 
 
 @dataclasses.dataclass(frozen=True)
-class PPOConfig(ActorCriticConfig):
+class PPOConfig(ActorCriticConfig, MinibatchesConfig):
   """Proximal policy optimization with a clipped ratio (Schulman et al. 2017)."""
 
   tunable = (*ActorCriticConfig.tunable, 'clip_ratio', 'gae_lambda')
@@ -19,12 +20,6 @@ class PPOConfig(ActorCriticConfig):
   learning_rate: float = 2.5e-4
   adam_eps: float = 1e-5
   max_gradient_norm: float = 0.5
-  num_epochs: int = option(4, 'Passes over the batch in one learner step.', at_least=1)
-  num_minibatches: int = option(
-    4,
-    'Gradient steps of one pass; the minibatches are equal parts of the batch.',
-    at_least=1,
-  )
   minibatch_of: str = option(
     'unrolls',
     'What a minibatch is made of: unrolls, or single transitions, which need --core=none.',
@@ -51,20 +46,14 @@ class PPOConfig(ActorCriticConfig):
     'which weighs later differences by clipped importance weights.',
   )
 
-  @property
-  def gradient_steps_per_update(self) -> int:
-    """Gradient steps in one learner step."""
-    return self.num_epochs * self.num_minibatches
+  def samples(self, unrolls: int) -> tuple[int, str]:
+    """Returns how many samples a batch has, and what they are; see the base class."""
+    single = self.minibatch_of == 'transitions'
+    return unrolls * (self.unroll_length if single else 1), self.minibatch_of
 
   def check_batch(self, flag: str, unrolls: int, num_devices: int, devices: str) -> None:
     """Checks that a batch divides into equal minibatches on every device; see `OptimizerConfig`."""
-    del devices
-    samples = unrolls * (self.unroll_length if self.minibatch_of == 'transitions' else 1)
-    if samples % (num_devices * self.num_minibatches):
-      raise ValueError(
-        f'--num_minibatches={self.num_minibatches} does not divide the {samples} {self.minibatch_of} of '
-        f'--{flag}={unrolls} on {num_devices} learner device(s) equally; change one of them.'
-      )
+    super().check_batch(flag, unrolls, num_devices, devices)
     transitions = unrolls * self.unroll_length // self.num_minibatches
     if self.normalize_advantages and transitions == 1:
       raise ValueError(

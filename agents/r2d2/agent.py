@@ -10,16 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from agents.action_mask import LegalActions
-from agents.agent import ActOutput, Agent, UpdateOutput
+from agents.agent import UpdateOutput
 from agents.axes import swapped
 from agents.metrics import policy_lag
 from agents.networks.recurrent import RecurrentNetwork
 from agents.optimizers import Optimizer
+from agents.q_learning.agent import QLearning
 from agents.r2d2 import loss as losses
 from agents.r2d2.config import R2D2Config
 from agents.r2d2.loss import importance_weights, n_step_targets
-from agents.r2d2.network import DuelingHead, epsilon_greedy, epsilons
+from agents.r2d2.network import DuelingHead
 from agents.spaces import check_actions
 from agents.types import Array, Nest, Timestep, Unroll
 
@@ -33,7 +33,7 @@ class R2D2State(NamedTuple):
   learner_steps: Array  # int32 `[]`, updates done.
 
 
-class R2D2(Agent):
+class R2D2(QLearning):
   """Recurrent replay distributed DQN (Kapturowski et al. 2019).
 
   An unroll has `burn_in` rows, which only refresh its stored core state, then the `unroll_length + 1`
@@ -46,7 +46,6 @@ class R2D2(Agent):
 
   Attributes:
     network: the network whose outputs are Q-values `[..., A]` in the range of h.
-    evaluation_exploration: the probability of a random action.
 
   Raises:
     ValueError: the config is unusable, or actions are not discrete.
@@ -62,12 +61,11 @@ class R2D2(Agent):
   ) -> None:
     config.validate()
     check_actions(config, action_spec)
+    head = DuelingHead(action_spec.num_values, config.head_size, config.init)
+    network = RecurrentNetwork(config, observation_spec, action_spec, head)
+    super().__init__(config, network, observation_spec, action_spec)
     self.unroll_rows = config.unroll_rows
     self.unroll_period = config.unroll_length
-    self.evaluation_exploration = config.evaluation_epsilon
-    self._legal = LegalActions(observation_spec, action_spec)
-    head = DuelingHead(action_spec.num_values, config.head_size, config.init)
-    self.network = RecurrentNetwork(config, observation_spec, action_spec, head)
     self._config = config
     self._optimizer = Optimizer(config)
 
@@ -81,51 +79,15 @@ class R2D2(Agent):
     """Returns a new learner state, whose online and target network have the other run's parameters."""
     return state._replace(params=params, target_params=jax.tree.map(np.copy, params))
 
-  def initial_core_state(self, batch_size: int) -> Nest:
-    """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf."""
-    return self.network.initial_core_state(batch_size)
-
-  def exploration(self, num_environments: int) -> np.ndarray:
-    """Returns the probabilities of random actions, float32 `[num_environments]`, descending."""
-    config = self._config
-    return epsilons(num_environments, config.epsilon_base, config.epsilon_alpha).astype(np.float32)
-
-  def act(
-    self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
-  ) -> ActOutput:
-    """Acts by `policy`, and keeps the core state: memory and stacked frames.
-
-    Args:
-      params: the `params` of a learner state.
-      core_state: `[B, ...]` per leaf, before the timestep.
-      timestep: fields are `[B, ...]`.
-      exploration: float32 `[B]`.
-      keys: `[B]` typed PRNG keys, one for each environment.
-    """
-    q_values, core_state = self.network.step(params, core_state, timestep)
-    action, extras = self.policy(params, q_values, timestep, exploration, keys)
-    return ActOutput(action, extras, self.network.record_action(core_state, action))
-
   def policy(
     self, params: Nest, output: Array, timestep: Timestep, exploration: Array, keys: Array
   ) -> tuple[Array, dict[str, Array]]:
-    """Acts epsilon-greedily: a uniformly random action with probability `exploration`, else argmax Q.
-
-    Both are legal actions.
-
-    Args:
-      params: the `params` of a learner state.
-      output: Q-values, float32 `[B, A]`, in the range of h.
-      timestep: fields are `[B, ...]`.
-      exploration: float32 `[B]`.
-      keys: `[B]` typed PRNG keys, one for each environment.
+    """Acts epsilon-greedily; see the base class.
 
     Returns:
-      Actions int32 `[B]`, and the extras `q_values`, float32 `[B, A]`.
+      Actions int32 `[B]`, and the extras `q_values`, float32 `[B, A]`, in the range of h.
     """
-    del params
-    legal = self._legal.of(timestep.observation)
-    action = jax.vmap(epsilon_greedy)(keys, output, exploration, legal)
+    action, _ = super().policy(params, output, timestep, exploration, keys)
     # New unrolls get their first priorities from these, before any learner has seen them.
     return action, {'q_values': output}
 

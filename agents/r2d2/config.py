@@ -8,12 +8,13 @@ from agents.networks.config import NetworkConfig, require, require_choice
 from agents.optimizer_config import OptimizerConfig
 from agents.options import option
 from agents.priorities_config import PrioritiesConfig
+from agents.q_learning.config import EpsilonConfig
 
 REPLAY_STATES = ('stored', 'zero')
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Config(OptimizerConfig, PrioritiesConfig, NetworkConfig):
+class R2D2Config(EpsilonConfig, OptimizerConfig, PrioritiesConfig, NetworkConfig):
   """R2D2 (Kapturowski et al. 2019), recurrent Q-learning from prioritized replay.
 
   The defaults are those of SEED RL (Espeholt et al. 2020) on Atari, from its published launch script.
@@ -61,21 +62,7 @@ class R2D2Config(OptimizerConfig, PrioritiesConfig, NetworkConfig):
     'Learner steps between copies of the online network to the target network.',
     at_least=1,
   )
-  epsilon_base: float = option(
-    0.4,
-    'Training environment i of N acts at random with probability base^(1 + alpha i / (N - 1)).',
-    at_least=0,
-    at_most=1,
-  )
-  epsilon_alpha: float = option(
-    7.0,
-    'The alpha in that exponent: larger means later environments explore less; 0: all equal.',
-    at_least=0,
-  )
-  evaluation_epsilon: float = option(
-    1e-3, 'Probability of a random action in evaluation.', at_least=0, at_most=1
-  )
-
+  evaluation_epsilon: float = 1e-3
   learning_rate: float = 1e-4
   adam_eps: float = 1e-3
   max_gradient_norm: float = 80.0

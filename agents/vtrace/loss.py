@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from agents import masked
 from agents.actor_critic.distributions import Distribution
 from agents.actor_critic.head import PolicyValue
-from agents.actor_critic.rewards import scaled_rewards
 from agents.metrics import mean_rho
+from agents.rewards import scaled_rewards
 from agents.types import Array, Timestep
 from agents.vtrace.config import VTraceConfig
 from agents.vtrace.targets import Targets, vtrace

@@ -20,8 +20,8 @@ class RunOptions(CheckedOptions):
   agent: str = option(
     '',
     'learning algorithm: sebulba, impala, anakin, population and population_sebulba have vtrace and '
-    'ppo, anakin also muzero and r2d2, population r2d2, offline has bc, avril and qt_opt, other '
-    'programs one',
+    'ppo; sebulba, impala and anakin pqn; anakin muzero and r2d2; population r2d2; offline bc, avril '
+    'and qt_opt; other programs one',
   )
   num_steps: int = option(
     300_000,

@@ -12,7 +12,13 @@ from programs.options import user_agent
 from programs.options.common import CommonConfig
 
 # A program with an agent, where that is not the program's name.
-_PROGRAM_OF = {'avril': 'offline', 'bc': 'offline', 'ppo': 'sebulba', 'vtrace': 'sebulba'}
+_PROGRAM_OF = {
+  'avril': 'offline',
+  'bc': 'offline',
+  'ppo': 'sebulba',
+  'pqn': 'sebulba',
+  'vtrace': 'sebulba',
+}
 
 
 class Variant(NamedTuple):

@@ -11,6 +11,8 @@ from programs.options.presets import (
   PPO_CONTINUOUS,
   PPO_MINATAR,
   PPO_SMALL,
+  PQN_MINATAR,
+  PQN_SMALL,
   R2D2_SMALL,
   VTRACE_SMALL,
 )
@@ -54,6 +56,12 @@ PPO: Table = {
   'gymnax': PPO_SMALL | {'num_steps': 2_000_000},
   'gymnax:Pendulum-v1': PPO_CONTINUOUS,
   **_on_minatar(PPO_MINATAR),
+}
+
+_PQN = PQN_SMALL | {'num_envs': 32}
+PQN = {
+  OTHERS: _PQN | {'num_steps': 500_000},
+  **_on_minatar(PQN_MINATAR | {'num_envs': 128}),
 }
 
 _MUZERO = MUZERO_LEARNER | {'num_envs': 16, 'updates_per_call': 20}

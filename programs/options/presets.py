@@ -137,6 +137,32 @@ PPO_MINATAR = {
   'num_steps': 10_000_000,
 }
 
+# PQN's are those of its authors (purejaxql, config/alg), except for exploration; see `PQNConfig`. For
+# CartPole and Acrobot; an episode of 500 steps has a return of 50 with this scale.
+PQN_SMALL = {
+  'reward_scale': 0.1,
+  'q_lambda': 0.95,
+  'unroll_length': 64,
+  'num_epochs': 4,
+  'num_minibatches': 16,
+  'learning_rate': 1e-4,
+  'learning_rate_schedule': 'linear',
+  'mlp_sizes': (256, 256),
+}
+PQN_MINATAR = {'learning_rate_schedule': 'linear', 'num_steps': 10_000_000}
+PQN_ATARI = {
+  'learning_rate': 2.5e-4,
+  'frame_stack': 4,
+  'max_abs_reward': 1.0,
+  'num_steps': 10_000_000,
+}
+# Pong on two cores, over the preset of Atari: screens, actions, convolutions and environments of PPO's.
+PQN_PONG = {
+  **taken(PPO_PONG, 'env_options', 'torso', 'num_actors', 'envs_per_actor', 'batch_size'),
+  **taken(PPO_PONG, 'queue_size', 'num_steps'),
+  'num_minibatches': 8,  # Of 128 transitions, as in the larger batches of the preset.
+}
+
 # Espeholt et al. 2018, table G.1 and section 5.3.2: experts on one game with the deep network. The decay
 # of RMSProp is that of their code, and the paper has 200 million frames.
 IMPALA_ATARI = {

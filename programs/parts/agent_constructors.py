@@ -16,6 +16,7 @@ _CLASSES = {
   'intrinsic_rewards': 'IntrinsicRewards',
   'muzero': 'MuZero',
   'ppo': 'PPO',
+  'pqn': 'PQN',
   'qt_opt': 'QTOpt',
   'r2d2': 'R2D2',
   'vtrace': 'VTrace',

@@ -17,6 +17,8 @@ from agents.muzero.agent import MuZero
 from agents.muzero.config import MuZeroConfig
 from agents.ppo.agent import PPO
 from agents.ppo.config import PPOConfig
+from agents.pqn.agent import PQN
+from agents.pqn.config import PQNConfig
 from agents.qt_opt.agent import QTOpt
 from agents.qt_opt.config import QTOptConfig
 from agents.r2d2.agent import R2D2
@@ -80,6 +82,12 @@ AGENTS = {
       num_minibatches=12,
     ),
     {'behaviour_logits': logits},
+  ),
+  'pqn': (PQN, PQNConfig(**OPTIONS, optimizer='adam', num_epochs=2, num_minibatches=3), {}),
+  'pqn_of_transitions': (
+    PQN,
+    PQNConfig(**OPTIONS | {'core': 'none'}, optimizer='adam', num_epochs=2, num_minibatches=12),
+    {},
   ),
   'qt_opt': (
     QTOpt,

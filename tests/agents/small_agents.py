@@ -6,6 +6,8 @@ import jax
 
 from agents.ppo.agent import PPO
 from agents.ppo.config import PPOConfig
+from agents.pqn.agent import PQN
+from agents.pqn.config import PQNConfig
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
 from agents.vtrace.agent import VTrace
@@ -16,6 +18,7 @@ _SMALL = {'unroll_length': 4, 'mlp_sizes': (8,), 'hidden_size': 8, 'lstm_size': 
 SMALL_AGENTS = {
   'vtrace': (VTrace, VTraceConfig, {}),
   'ppo': (PPO, PPOConfig, {'num_epochs': 1, 'num_minibatches': 1}),
+  'pqn': (PQN, PQNConfig, {'num_epochs': 1, 'num_minibatches': 1}),
   'r2d2': (R2D2, R2D2Config, {'burn_in': 2, 'n_step': 2, 'head_size': 8, 'priority_floor': 1e-6}),
 }
 

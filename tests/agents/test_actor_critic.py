@@ -11,10 +11,10 @@ import pytest
 
 from agents.actor_critic.config import ActorCriticConfig
 from agents.actor_critic.distributions import MIN_STD
-from agents.actor_critic.rewards import scaled_rewards
 from agents.axes import swapped
 from agents.ppo.agent import PPO
 from agents.ppo.config import PPOConfig
+from agents.rewards import scaled_rewards
 from agents.types import LAST
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
@@ -254,7 +254,7 @@ def test_unroll_geometry(name):
     ({'core': 'gru'}, r"--core is 'gru': set it to none or lstm\."),
     ({'activation': 'gelu'}, r"--activation is 'gelu': set it to relu or tanh\."),
     ({'init': 'zeros'}, r"--init is 'zeros': set it to fan_in or orthogonal\."),
-    ({'optimizer': 'sgd'}, r"--optimizer is 'sgd': set it to adam or rmsprop\."),
+    ({'optimizer': 'sgd'}, r"--optimizer is 'sgd': set it to adam, radam or rmsprop\."),
     ({'rmsprop_eps_place': 'out'}, r"--rmsprop_eps_place is 'out': set it to inside or outside\."),
     ({'policy_std': 'fixed'}, r"--policy_std is 'fixed': set it to state or free\."),
     ({'learning_rate': -1e-3}, r'--learning_rate is -0\.001: set it to a number above 0\.'),

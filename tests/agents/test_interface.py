@@ -15,6 +15,7 @@ AGENTS = {
   'muzero': ('MuZero', 'MuZeroConfig'),
   'vtrace': ('VTrace', 'VTraceConfig'),
   'ppo': ('PPO', 'PPOConfig'),
+  'pqn': ('PQN', 'PQNConfig'),
   'qt_opt': ('QTOpt', 'QTOptConfig'),
   'r2d2': ('R2D2', 'R2D2Config'),
 }

@@ -56,6 +56,7 @@ AGENTS = {
     functools.partial(_continuous, 'ppo'),
     {'behaviour_logits': _any_last, 'draw': _any_last},
   ),
+  'pqn': (functools.partial(make_agent, 'pqn', OBSERVATION_SPEC, core='lstm'), {}),
   'r2d2': (functools.partial(make_agent, 'r2d2', OBSERVATION_SPEC, core='lstm'), {}),
   'muzero': (_muzero, {'search_policy': _terminal}),
   'qt_opt, squared': (functools.partial(_qt_opt, 'squared'), {'target': _any_last}),

@@ -336,7 +336,7 @@ def test_eight_devices_do_the_update_of_one():
       r"--bootstrap is 'search': set it to target with --reanalyse_fraction",
     ),
     ({'weight_decay': -1.0}, r'--weight_decay is -1\.0: set it to 0 or more\.'),
-    ({'optimizer': 'rmsprop'}, r'--weight_decay is 0\.0001: set it to 0, or leave --optimizer out'),
+    ({'optimizer': 'rmsprop'}, r'--weight_decay is 0\.0001: set it to 0, or use --optimizer=adam'),
     ({'max_bin': 0.0}, r'--max_bin is 0\.0: set it to a number above 0\.'),
   ],
 )

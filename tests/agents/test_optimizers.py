@@ -80,7 +80,21 @@ def test_the_rate_is_the_same_within_a_learner_step():
   np.testing.assert_allclose(steps, [-2.0] * 3 + [-1.0] * 3 + [0.0], rtol=1e-4)
 
 
-@pytest.mark.parametrize('optimizer', ['adam', 'rmsprop'])
+def test_radam_follows_the_mean_gradient_until_its_variance_is_known():
+  """Liu et al. 2020, algorithm 2: the variance is used once rho is above 4; optax waits until 5."""
+  steps = first_steps(dataclasses.replace(CONFIG, optimizer='radam'), [3.0] * 8)
+  longest, expected = 2 / (1 - 0.999) - 1, []
+  for t in range(1, 9):
+    rho = longest - 2 * t * 0.999**t / (1 - 0.999**t)
+    rectified = (rho - 4) * (rho - 2) * longest / ((longest - 4) * (longest - 2) * rho)
+    expected.append(
+      -2.0 * (math.sqrt(rectified) if rho > 5 else 3.0)
+    )  # Equal ones are 3, and 3 / 3.
+  assert -6.0 in expected and -0.2 < expected[-1] < 0
+  np.testing.assert_allclose(steps, expected, rtol=2e-2)  # float32 loses digits of 1 - 0.999^t.
+
+
+@pytest.mark.parametrize('optimizer', ['adam', 'radam', 'rmsprop'])
 def test_a_new_optimizer_begins_at_the_rate_of_a_later_step(optimizer):
   config = dataclasses.replace(CONFIG, optimizer=optimizer, **decaying('linear', 10))
   optimizer = make_optimizer(config, gradient_steps=2)
@@ -188,5 +202,5 @@ def test_weight_decay_is_a_share_of_the_learning_rate_whatever_the_gradient():
     return optimizer.update(gradient, optimizer.init(params), params)[0]
 
   np.testing.assert_allclose(step(weight_decay=0.1) - step(), -2.0 * 0.1 * params, rtol=1e-5)
-  with pytest.raises(ValueError, match=r'^--weight_decay is 0\.1: set it to 0, or leave'):
+  with pytest.raises(ValueError, match=r'^--weight_decay is 0\.1: set it to 0, or use'):
     dataclasses.replace(CONFIG, optimizer='rmsprop', weight_decay=0.1).validate()

@@ -11,10 +11,10 @@ import numpy as np
 import optax
 import pytest
 
+from agents.q_learning.epsilon_greedy import epsilons
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
 from agents.r2d2.loss import r2d2_loss
-from agents.r2d2.network import epsilons
 from agents.types import FIRST, LAST, MID
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig

@@ -73,6 +73,39 @@ def test_torsos_have_the_published_shapes(module, shape, features, size):
   assert output.shape == (2, features) and output.dtype == jnp.float32
 
 
+@pytest.mark.parametrize(
+  ('make', 'shape', 'normalised'),
+  [
+    (lambda **options: torsos.MLP((128, 64), **options), (10, 5), (128, 64)),
+    (
+      lambda **options: torsos.Convolutions(torsos.NATURE, 512, **options),
+      (84, 84, 4),
+      (32, 64, 64, 512),
+    ),
+    (lambda **options: torsos.MinAtar(128, **options), (10, 10, 4), (16, 128)),
+    (lambda **options: torsos.Impala(**options), (84, 84, 4), (16, 32, 32, 256)),
+  ],
+)
+def test_layer_norm_adds_a_scale_and_a_bias_for_each_channel(make, shape, normalised):
+  observation = jnp.zeros((2, *shape), jnp.uint8)
+  plain, with_norm = (number_of_params(make(layer_norm=on), observation) for on in (False, True))
+  assert with_norm - plain == 2 * sum(normalised)
+
+
+def test_layer_norm_is_over_the_units_of_a_row_before_the_activation():
+  rows = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
+  torso = torsos.MLP((5, 4), layer_norm=True)
+  params = torso.init(jax.random.key(0), rows)['params']
+  params['LayerNorm_0'] = {'scale': np.arange(1.0, 6.0), 'bias': np.full(5, 0.3)}
+  x = rows
+  for i in range(2):
+    x = x @ params[f'Dense_{i}']['kernel'] + params[f'Dense_{i}']['bias']
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+    norm = params[f'LayerNorm_{i}']
+    x = np.maximum(x * norm['scale'] + norm['bias'], 0)
+  np.testing.assert_allclose(torso.apply({'params': params}, rows), x, atol=1e-4)
+
+
 def test_pixels_are_scaled_and_other_observations_are_cast():
   torso = torsos.MLP(())
   pixels = jnp.array([[[0, 51], [102, 255]]], jnp.uint8)

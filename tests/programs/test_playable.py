@@ -28,8 +28,10 @@ ALL = ('discrete', 'multi_discrete', 'continuous')
 PLAYS = {
   ('sebulba', 'vtrace'): ALL,
   ('sebulba', 'ppo'): ALL,
+  ('sebulba', 'pqn'): ('discrete',),
   ('impala', 'vtrace'): ALL,
   ('impala', 'ppo'): ALL,
+  ('impala', 'pqn'): ('discrete',),
   ('gala_sebulba', 'vtrace'): ALL,
   ('r2d2', 'r2d2'): ('discrete',),
   ('muzero', 'muzero'): ('discrete',),
@@ -40,6 +42,7 @@ PLAYS = {
   ('offline', 'qt_opt'): ('continuous',),
   ('anakin', 'vtrace'): ALL,
   ('anakin', 'ppo'): ALL,
+  ('anakin', 'pqn'): ('discrete',),
   ('anakin', 'r2d2'): ('discrete',),
   ('anakin', 'muzero'): ('discrete',),
   ('gala', 'vtrace'): ALL,

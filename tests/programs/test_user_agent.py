@@ -21,6 +21,7 @@ MUNCHAUSEN = f'{ROOT}/examples/munchausen.py:Munchausen'
 AGENTS = {
   'VTrace': ('vtrace', ['sebulba', 'impala', 'anakin', 'gala', 'gala_sebulba', 'population']),
   'PPO': ('ppo', ['sebulba', 'anakin']),
+  'PQN': ('pqn', ['impala', 'anakin']),
   'R2D2': ('r2d2', ['r2d2', 'anakin']),
   'MuZero': ('muzero', ['muzero']),
   'QTOpt': ('qt_opt', ['qt_opt']),
@@ -152,7 +153,7 @@ def _with_hottest(config):
       'sebulba',
       'R2D2',
       [],
-      'derives from r2d2, and this program trains vtrace or ppo; derive it from',
+      'derives from r2d2, and this program trains vtrace or ppo or pqn; derive it from',
     ),
     (
       'r2d2',

@@ -48,12 +48,18 @@ TASKS = (
       systems.ppo('anakin', 'gymnax:CartPole-v1', 2_000_000),
       systems.ppo('anakin', 'gymnax:CartPole-v1', 500_000, *_AS_PUREJAXRL, label='anakin-ppo-4'),
       systems.purejaxrl('gymnax:CartPole-v1', 500_000),
+      systems.pqn('sebulba', 'cartpole', 400_000),
+      systems.pqn('anakin', 'gymnax:CartPole-v1', 400_000),
       systems.ours('evolution', 'gymnax:CartPole-v1', 1_000_000),
     ),
     thresholds=(475.0,),
     published=(
       quoted.cleanrl('490.04 ± 6.12', f'CartPole-v1, 500,000 steps, {quoted.SEEDS}'),
       quoted.zoo('500.000 ± 0.000', 'CartPole-v1, 100,000 steps'),
+    ),
+    missed=(
+      'All seeds of `anakin-pqn` pass 475 within 150,000 steps, but the return goes up and down until '
+      'the end. One seed is at 401 in the final evaluation, so the mean is below 475.'
     ),
   ),
   Task(

@@ -26,6 +26,13 @@ TASKS = (
       systems.ours(
         'sebulba', 'bsuite:memory_len/15', 1_000_000, '--core=lstm', label='sebulba-lstm'
       ),
+      systems.pqn(
+        'sebulba',
+        'bsuite:memory_len/15',
+        150_000,
+        '--core=lstm',
+        label='sebulba-pqn-lstm',  # Its preset's unrolls have 64 transitions.
+      ),
     ),
     thresholds=(0.9,),
     missed=(

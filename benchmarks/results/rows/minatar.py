@@ -109,6 +109,7 @@ def _in_gymnax(
       'convolution, which takes more time: see '
       '[one difference at a time](#breakout-one-difference-at-a-time).'
     )
+  rows.append(systems.pqn('anakin', env, _STEPS))
   return Task(
     name=f'gymnax-minatar/{_lower(title)}',
     title=f"gymnax's {title}",

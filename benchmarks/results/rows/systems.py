@@ -41,6 +41,11 @@ def ppo(program: str, env: str, budget: int, *flags: str, label: str = '') -> La
   return ours(program, env, budget, '--agent=ppo', *flags, label=label or f'{program}-ppo')
 
 
+def pqn(program: str, env: str, budget: int, *flags: str, label: str = '') -> Launch:
+  """Returns a row of a program with PQN; its label is the program's name and -pqn by default."""
+  return ours(program, env, budget, '--agent=pqn', *flags, label=label or f'{program}-pqn')
+
+
 def muzero(env: str, budget: int, *flags: str, label: str = 'anakin-muzero') -> Launch:
   """Returns a row of MuZero under Anakin."""
   return ours('anakin', env, budget, '--agent=muzero', *flags, label=label)

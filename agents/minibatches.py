@@ -8,29 +8,55 @@ device holds whole groups. The minibatches do not depend on the number of device
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from agents.types import Array, Nest, Timestep
+from agents.optimizers import Optimizer
+from agents.types import Array, Nest
+
+# A NamedTuple: `N` samples of `L` consecutive rows each, `[N, L, ...]`. Its `core_state` is that before
+# the first row, `[N, ...]` per leaf. A sample is an unroll without its bootstrap row, or a single
+# transition with L = 1.
+Samples = Any
 
 
-class Samples(NamedTuple):
-  """What PPO's loss takes: `N` samples of `L` consecutive rows each, `[N, L, ...]`.
+def descend(
+  loss: Callable[[Nest, Samples], tuple[Array, dict[str, Array]]],
+  optimizer: Optimizer,
+  weights: Nest,
+  opt_state: optax.OptState,
+  samples: Samples,
+  orders: Array,
+) -> tuple[Nest, optax.OptState, dict[str, Array]]:
+  """Takes a gradient step for each minibatch.
 
-  A sample is an unroll without its bootstrap row, or a single transition with L = 1.
+  Args:
+    loss: takes weights and a minibatch, and returns the loss and metrics.
+    optimizer: takes the steps.
+    weights: before the first step.
+    opt_state: the state of the optimizer before it.
+    samples: of the batch.
+    orders: what the function `orders` returned.
+
+  Returns:
+    The weights and the state of the optimizer after the last step, and the means over the steps of the
+    metrics of the loss and of `grad_norm`, that of the gradients before clipping.
   """
 
-  timestep: Timestep
-  action: Array  # As executed.
-  draw: Array  # What mu sampled; see `agents.actor_critic.distributions`.
-  log_mu: Array  # float32, log-probability of the draw under the policy mu that acted.
-  valid: Array  # bool; false where the row is LAST, so that no transition begins there.
-  value: Array  # float32, V before the update.
-  target: Array  # float32, of V.
-  advantage: Array  # float32.
-  core_state: Nest  # `[N, ...]` per leaf, before the first row; no time axis.
+  def step(
+    carry: tuple[Nest, optax.OptState], order: Array
+  ) -> tuple[tuple[Nest, optax.OptState], dict[str, Array]]:
+    weights, opt_state = carry
+    gradients, metrics = jax.grad(loss, has_aux=True)(weights, take(samples, order))
+    weights, opt_state, metrics['grad_norm'] = optimizer.step(gradients, opt_state, weights)
+    return (weights, opt_state), metrics
+
+  (weights, opt_state), metrics = jax.lax.scan(step, (weights, opt_state), orders)
+  return weights, opt_state, jax.tree.map(jnp.mean, metrics)
 
 
 def of_transitions(samples: Samples) -> Samples:

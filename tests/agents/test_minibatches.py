@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.ppo import minibatches
-from agents.ppo.minibatches import Samples
+from agents import minibatches
+from agents.ppo.agent import Samples
 
 EPOCHS, SAMPLES, MINIBATCHES = 3, 24, 4
 
