@@ -41,6 +41,7 @@ PROGRAMS = {
   'muzero': 'programs.muzero',
   'qt_opt': 'programs.qt_opt',
   'r2d2': 'programs.r2d2',
+  'sac': 'programs.sac',
   'sebulba': 'programs.sebulba',
 }
 

@@ -15,6 +15,7 @@ _CLASSES = {
   'ppo': 'PPO',
   'qt_opt': 'QTOpt',
   'r2d2': 'R2D2',
+  'sac': 'SAC',
   'vtrace': 'VTrace',
 }
 

@@ -14,6 +14,7 @@ AGENTS = {
   'ppo': ('PPO', 'PPOConfig'),
   'qt_opt': ('QTOpt', 'QTOptConfig'),
   'r2d2': ('R2D2', 'R2D2Config'),
+  'sac': ('SAC', 'SACConfig'),
 }
 
 
@@ -45,8 +46,9 @@ def test_agents_import_no_heavy_package_and_building_one_starts_no_backend(name)
     'import sys, numpy, dm_env.specs as s\n'
     f'from agents.{name}.agent import {agent}\n'
     f'from agents.{name}.config import {config}\n'
-    f'options = {{"core": "lstm"}} if hasattr({config}, "core") and "{name}" != "qt_opt" else {{}}\n'
-    'actions = (s.BoundedArray((2,), numpy.float32, -1, 1) if "' + name + '" == "qt_opt"\n'
+    f'continuous = "{name}" in ("qt_opt", "sac")\n'
+    f'options = {{"core": "lstm"}} if hasattr({config}, "core") and not continuous else {{}}\n'
+    'actions = (s.BoundedArray((2,), numpy.float32, -1, 1) if continuous\n'
     '           else s.DiscreteArray(3))\n'
     'from agents.lifetimes import LifetimeObservation\n'
     f'if hasattr({config}, "frame_stack"): options["frame_stack"] = 4\n'

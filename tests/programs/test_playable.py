@@ -34,6 +34,7 @@ PLAYS = {
   ('r2d2', 'r2d2'): ('discrete',),
   ('muzero', 'muzero'): ('discrete',),
   ('qt_opt', 'qt_opt'): ('continuous',),
+  ('sac', 'sac'): ('continuous',),
   ('anakin', 'vtrace'): ALL,
   ('anakin', 'ppo'): ALL,
   ('anakin', 'r2d2'): ('discrete',),
