@@ -1,8 +1,6 @@
-"""SAC learns to pass a small reward for a large one, from random rows; parts that are broken show."""
+"""SAC learns to leave a small reward for a large one, from random rows, because its targets bootstrap."""
 
 from __future__ import annotations
-
-import functools
 
 import dm_env.specs
 import jax
@@ -18,8 +16,8 @@ pytestmark = pytest.mark.trains
 
 OBSERVATIONS = dm_env.specs.Array((1,), np.float32)
 ACTIONS = dm_env.specs.BoundedArray((1,), np.float32, 3.0, 7.0)  # 5 stays in place.
-CONFIG = SACConfig(head_sizes=(32, 32), learning_rate=3e-3, discount=0.9, tau=0.02)
-UPDATES, BATCH_SIZE = 1500, 128
+CONFIG = SACConfig(head_sizes=(32, 32), learning_rate=1e-2, discount=0.9, tau=0.05)
+UPDATES, BATCH_SIZE = 2000, 128
 
 
 def moved(place, action):
@@ -68,15 +66,6 @@ class Myopic(Observed):
     return unrolls.timestep.reward[:, 1:]
 
 
-class WithoutCorrection(Observed):
-  """Its densities are those of the draws before tanh."""
-
-  def __init__(self, *arguments):
-    super().__init__(*arguments)
-    self.distribution.log_prob_of_action = self.distribution.log_prob
-
-
-@functools.cache
 def trained(cls):
   """Returns the mean reward of the last 10 of 30 steps from -1, and the mean entropy in all places."""
   agent = cls(CONFIG, OBSERVATIONS, ACTIONS)
@@ -103,7 +92,7 @@ def trained(cls):
   return run(jax.random.key(0))
 
 
-def test_it_passes_the_small_reward_and_holds_its_entropy_at_the_target():
+def test_it_leaves_the_small_reward_and_holds_its_entropy_at_the_target():
   reward, entropy = trained(Observed)
   assert reward > 0.9
   assert abs(entropy + 1.0) < 0.2
@@ -111,7 +100,3 @@ def test_it_passes_the_small_reward_and_holds_its_entropy_at_the_target():
 
 def test_without_bootstrapping_it_stays_at_the_small_reward():
   assert trained(Myopic)[0] < 0.5
-
-
-def test_without_the_correction_for_tanh_its_entropy_is_another():
-  assert abs(trained(WithoutCorrection)[1] + 1.0) > 0.5
