@@ -55,7 +55,7 @@ def test_sebulba_runs_to_its_end(finished_run):
     ('muzero', SMALL_SEARCH),
     ('qt_opt', SMALL_Q),
     ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2')),
-    ('sac', ('--env=gymnasium:Pendulum-v1', '--head_sizes=8', '--audit')),
+    ('sac', ('--head_sizes=8', '--samples_per_insert=1', '--audit')),
     ('sebulba', APART),
     pytest.param('sebulba', PPO, marks=pytest.mark.nightly),
     # test_warm_start.py runs IMPALA in every test run.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.results.declared import Group, Task
+from benchmarks.results.declared import Group, Published, Task
 from benchmarks.results.rows import quoted, systems
 
 _BUDGET = 1_000_000
@@ -27,7 +27,7 @@ def _gymnasium(
     missed: where an aim was missed.
   """
   env, steps = f'gymnasium:{name}-v5', '1,000,000 steps'
-  rows, published = [systems.ours('sac', env, _BUDGET)], []
+  rows, published = [systems.ours('sac', env, _BUDGET)], list[Published]()
   if ppo:
     rows += [systems.ppo('sebulba', env, _BUDGET), systems.ours('impala', env, _BUDGET)]
     published += [
