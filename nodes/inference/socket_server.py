@@ -8,6 +8,7 @@ import errno
 import selectors
 import socket
 import time
+from typing import Any
 
 from absl import logging
 
@@ -19,7 +20,9 @@ from nodes.runtime import lifecycle, listening, open_files
 _NO_MORE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 1.0
 _HANDSHAKE_SECONDS = 10.0
-_HANDSHAKES_AT_ONCE = 8  # Then those with requests have their turn, as each may take a millisecond.
+# A handshake may take a millisecond, so a poll takes forward this many, or one for every eight requests
+# if those are more. With a fixed number, thousands of actors would join a busy server over minutes.
+_NEWCOMERS_AT_ONCE = 8
 _SCRATCH = 64 << 10
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -114,28 +117,29 @@ class SocketServer:
 
     `wake` ends the wait, as does internal housekeeping.
     """
-    messages = []
+    messages: list[tuple[MessageSocket, bytes]] = []
+    newcomers: list[tuple[MessageSocket, int]] = []
+    listeners: list[Any] = []
     untidy = self._insecure or self._new or self._listens_again is not None
     if untidy:
       timeout = self._seconds_left(timeout)
-    handshakes = 0
     for key, events in self._selector.select(timeout):
       if key.data is not None:
         if self._insecure and key.data in self._insecure:
-          handshakes += 1
-          if handshakes > _HANDSHAKES_AT_ONCE:
-            continue
-        if events & _READ:
-          message = self._read(key.data)
-          if message is not None:
-            messages.append((key.data, message))
-        if events & _WRITE:
-          self._send_rest(key.data)
+          newcomers.append((key.data, events))
+        else:
+          self._exchange(key.data, events, messages)
       elif key.fileobj is self._woken:
         with contextlib.suppress(BlockingIOError):
           self._woken.recv(4096)
       else:
-        self._accept(key.fileobj)  # type: ignore[arg-type]
+        listeners.append(key.fileobj)
+    if newcomers or listeners:
+      at_once = max(_NEWCOMERS_AT_ONCE, len(messages) // 8)
+      for connection, events in newcomers[:at_once]:
+        self._exchange(connection, events, messages)
+      for listener in listeners:
+        self._accept(listener, at_once)
     while self._unsent:
       self._await_room(self._unsent.popleft())
     if untidy:
@@ -180,25 +184,36 @@ class SocketServer:
     self._waker.close()
     self._selector.close()
 
-  def _accept(self, listener: socket.socket) -> None:
+  def _exchange(
+    self, connection: MessageSocket, events: int, messages: list[tuple[MessageSocket, bytes]]
+  ) -> None:
+    """Reads from a connection, adding a complete message to `messages`, and sends what it can take."""
+    if events & _READ:
+      message = self._read(connection)
+      if message is not None:
+        messages.append((connection, message))
+    if events & _WRITE:
+      self._send_rest(connection)
+
+  def _accept(self, listener: socket.socket, at_most: int) -> None:
     try:
-      stream, name = sockets.accept_own(listener)
-      try:
-        connection = self._add(stream)
-      except OSError:
-        stream.close()
-        raise
+      for _ in range(at_most):
+        stream, name = sockets.accept_own(listener)
+        try:
+          connection = self._add(stream)
+        except OSError:
+          stream.close()
+          raise
+        now = time.monotonic()
+        if connection.is_secure:
+          self._new[connection] = now + self._idle_seconds
+        else:
+          self._insecure[connection] = name, now + _HANDSHAKE_SECONDS
     except PermissionError as error:
       self._refuse('this machine', str(error))
-    except OSError as error:  # The peer may have disconnected.
+    except OSError as error:  # None waits any more, or the peer has disconnected.
       if error.errno in _NO_MORE and self._listens_again is None:
         self._pause(error)
-    else:
-      now = time.monotonic()
-      if connection.is_secure:
-        self._new[connection] = now + self._idle_seconds
-      else:
-        self._insecure[connection] = name, now + _HANDSHAKE_SECONDS
 
   def _refuse(self, name: str, why: str) -> None:
     self._refusals.warn(why, f'refused a connection of an actor from {name}: {why}')

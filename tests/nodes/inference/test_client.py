@@ -311,6 +311,25 @@ def test_a_silent_client_is_dropped_and_one_that_has_sent_a_message_may_pause(mo
   assert inbox.num_connections == 0
 
 
+def test_actors_that_connect_wait_for_few_polls_of_a_busy_server():
+  port = unused_port()
+  inbox = SocketServer(port)
+  inbox.accept_messages_of(100)
+  busy = [inbox.connect() for _ in range(400)]
+  newcomers = [ServerAddress(f'127.0.0.1:{port}').connect() for _ in range(200)]
+  for connection in newcomers:
+    connection.send(b'first')
+  polls, heard = 0, 0
+  while heard < len(newcomers):
+    for connection in busy:
+      connection.send(b'again')
+    heard += sum(message == b'first' for _, message in inbox.poll(DEADLINE))
+    polls += 1
+  assert polls <= 6
+  for end in (*busy, *newcomers, inbox):
+    end.close()
+
+
 def test_memory_follows_received_and_not_announced_bytes():
   near, far = socket.socketpair()
   far.setblocking(False)
