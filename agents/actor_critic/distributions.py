@@ -155,6 +155,14 @@ class SquashedGaussian(Gaussian):
     """Returns tanh of the draw."""
     return jnp.tanh(draw)
 
+  def entropy(self, logits: Array) -> Array:
+    """Returns the entropy of the action, with every dimension scaled to [-1, 1].
+
+    It is at most A log 2, the entropy of the uniform distribution. Scaling to the bounds would add a
+    constant.
+    """
+    return jnp.sum(squashed_entropy.entropy(*self.mean_and_std(logits)), axis=-1)
+
   def log_prob_of_action(self, logits: Array, draw: Array) -> Array:
     """Returns the log-density of the action of a draw, with every dimension scaled to [-1, 1].
 
@@ -165,14 +173,6 @@ class SquashedGaussian(Gaussian):
       draw: `[..., A]`, before tanh.
     """
     return self.log_prob(logits, draw) - jnp.sum(squashed_entropy.log_slope(draw), axis=-1)
-
-  def entropy(self, logits: Array) -> Array:
-    """Returns the entropy of the action, with every dimension scaled to [-1, 1].
-
-    It is at most A log 2, the entropy of the uniform distribution. Scaling to the bounds would add a
-    constant.
-    """
-    return jnp.sum(squashed_entropy.entropy(*self.mean_and_std(logits)), axis=-1)
 
 
 class ClippedGaussian(Gaussian):
