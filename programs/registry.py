@@ -45,6 +45,7 @@ PROGRAMS = {
   'population_sebulba': 'programs.population_sebulba',
   'qt_opt': 'programs.qt_opt',
   'r2d2': 'programs.r2d2',
+  'sac': 'programs.sac',
   'sebulba': 'programs.sebulba',
 }
 

@@ -54,7 +54,7 @@ def _slow(*values):
     (['--presets', '--env=katch'], ['--env=katch', 'did you mean catch']),
     (['--presets', '--program=anakin', '--env=atari:Pong'], ['--env=atari:Pong', 'gymnax']),
     (['--presets', '--preset=small'], ['--preset=small', 'published']),
-    (['--presets', '--agent=dqn'], ['--agent=dqn', 'muzero, ppo, pqn, qt_opt, r2d2, vtrace']),
+    (['--presets', '--agent=dqn'], ['--agent=dqn', 'muzero, ppo, pqn, qt_opt, r2d2, sac, vtrace']),
     (['--presets', '--program=r2d2', '--agent=ppo'], ['--agent=ppo', 'there are: r2d2']),
     (['--presets', '--program=anakin', '--num_actors=2'], ['--num_actors', 'not an option']),
     (['--queue_size=8'], ['--queue_size=8', 'at least 16']),

@@ -38,6 +38,10 @@ QT_OPT = (
     '--audit',
   ),
 )
+SAC = (
+  *('--program=sac', '--min_replay_size=16', '--batch_size=4', '--head_sizes=8', '--audit'),
+  *('--checkpoint_period=0.5', '--replay_checkpoint_period=0.5', '--eval_period=500'),
+)
 GALA = ('--program=gala', '--num_peers=2', '--num_envs=8', '--mlp_sizes=16', '--updates_per_call=5')
 EVOLUTION = (
   *('--program=evolution', '--num_pairs=16', '--virtual_workers=4', '--mlp_sizes=8'),
@@ -188,6 +192,32 @@ def test_q_learning_continues_once_a_node_at_its_two_tables_has_restarted(start_
   assert set(trained) <= set(_unrolls(program, audit.RELABELLED))
   origins = audit.origins(program.run_dir, np.array(trained))
   assert set(origins.tolist()) <= set(_unrolls(program, audit.PRODUCED))
+
+
+@pytest.mark.nightly
+def test_soft_actor_critic_continues_after_the_loss_of_each_node_and_resumes_with_its_replay(
+  start_program, train
+):
+  program = start_program(*SAC, ENDLESS)
+  program.wait_until(program.checkpoint_counts, 'a checkpoint')
+  for name in ['inference_learner-0', *NODES]:
+    program.wait_for_progress()
+    victim = program.nodes()[name]
+    victim.kill()
+    program.wait_for_restart(name, victim)
+  program.wait_for_progress()
+  program.launcher.terminate()
+  code, errors = _end(program)
+  assert code == 143 and 'Traceback' not in errors
+  saved, before = program.checkpoint_counts(), set(_unrolls(program, audit.PRODUCED))
+  trained = len(_unrolls(program, audit.TRAINED))
+  resumed = train(f'--resume={program.run_dir}', f'--num_steps={saved["actor_steps"] + 500}')
+  assert resumed.returncode == 0, resumed.stderr
+  done = DONE.fullmatch(resumed.stdout.splitlines()[-1])
+  assert int(done[4]) > saved['learner_steps']
+  learned = _unrolls(program, audit.TRAINED)
+  assert set(learned) <= set(_unrolls(program, audit.PRODUCED))
+  assert before & set(learned[trained:])
 
 
 @pytest.mark.nightly

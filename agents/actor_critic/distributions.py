@@ -181,6 +181,17 @@ class SquashedGaussian(Gaussian):
     """
     return jnp.sum(squashed_entropy.entropy(*self.mean_and_std(logits)), axis=-1)
 
+  def log_prob_of_action(self, logits: Array, draw: Array) -> Array:
+    """Returns the log-density of the action of a draw, with every dimension scaled to [-1, 1].
+
+    It is log N(u) - sum_i log(1 - tanh(u_i)^2) of the draw u (Haarnoja et al. 2018b, appendix C).
+
+    Args:
+      logits: `[..., 2A]`.
+      draw: `[..., A]`, before tanh.
+    """
+    return self.log_prob(logits, draw) - jnp.sum(squashed_entropy.log_slope(draw), axis=-1)
+
 
 class ClippedGaussian(Gaussian):
   """Independent Gaussians, clipped to the bounds, with standard deviations that no state changes.

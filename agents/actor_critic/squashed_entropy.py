@@ -31,12 +31,16 @@ def entropy(mean: Array, std: Array) -> Array:
   return jnp.log(std) + 0.5 * np.log(2 * np.pi * np.e) + squashing
 
 
+def log_slope(u: Array) -> Array:
+  """Returns log dtanh(u)/du = log(1 - tanh(u)^2), elementwise, in a form that is exact for large u."""
+  return 2.0 * (np.log(2.0) - u - jax.nn.softplus(-2.0 * u))
+
+
 def _narrow(mean: Array, std: Array) -> Array:
   """Returns E[log dtanh(u)/du] by Gauss-Hermite quadrature; it must be smooth on the scale of u."""
   nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
   draws = mean[..., None] + std[..., None] * nodes.astype(np.float32)
-  log_slope = 2.0 * (np.log(2.0) - draws - jax.nn.softplus(-2.0 * draws))
-  return log_slope @ (weights / weights.sum()).astype(np.float32)
+  return log_slope(draws) @ (weights / weights.sum()).astype(np.float32)
 
 
 def _wide(mean: Array, std: Array) -> Array:

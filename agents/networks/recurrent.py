@@ -67,6 +67,14 @@ class LSTM(nn.Module):
     return outputs, state
 
 
+class IdentityHead(nn.Module):
+  """The head of a network whose outputs are the features themselves."""
+
+  def __call__(self, features: Array) -> Array:
+    """Returns the features."""
+    return features
+
+
 class Body(nn.Module):
   """Torso, core (None for a memoryless network) and head, as one module with one set of params."""
 

@@ -16,7 +16,7 @@ from agents.agent import ActOutput, Agent, UpdateOutput
 from agents.axes import swapped
 from agents.boxes import Box
 from agents.metrics import policy_lag
-from agents.networks.recurrent import RecurrentNetwork
+from agents.networks.recurrent import IdentityHead, RecurrentNetwork
 from agents.networks.torsos import hidden_init, output_init
 from agents.optimizers import Optimizer
 from agents.qt_opt import cem
@@ -41,14 +41,6 @@ class QTOptState(NamedTuple):
   opt_state: optax.OptState
   learner_steps: Array  # int32 `[]`, updates done.
   key: Array  # uint32 `[...]`, data of the PRNG key of the update's own targets; it never changes.
-
-
-class IdentityHead(nn.Module):
-  """The head of the torso's network: its outputs are the features."""
-
-  def __call__(self, features: Array) -> Array:
-    """Returns the features."""
-    return features
 
 
 class ActionValue(nn.Module):

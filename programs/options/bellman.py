@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from agents.options import option
 from nodes.unrolls import tables
 from nodes.unrolls.table_names import ORIGINALS, RELABELLED, BatchPart
-from programs.options.prioritized import PrioritizedOptions
+from programs.options.uniform import UniformOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class BellmanOptions(PrioritizedOptions):
+class BellmanOptions(UniformOptions):
   """Replay with Bellman updaters, relabellers of every unroll that is trained on.
 
   The ratio of samples to inserts holds for the updaters. The learner samples each of their copies once
   on average, so a graph does as many updates with them as without.
   """
 
-  priority_exponent: float = 0.0
   bellman_updaters: int = option(
     1,
     'nodes that sample unrolls of replay, compute their targets with fetched parameters, and write them '
@@ -55,6 +54,10 @@ class BellmanOptions(PrioritizedOptions):
       (BatchPart(RELABELLED, self.batch_size),) if self.bellman_updaters else super().batch_parts
     )
 
+  def unrolls_per_item(self, env_group_size: int) -> int:
+    """Returns the unrolls in an item: one where Bellman updaters copy them."""
+    return 1 if self.bellman_updaters else super().unrolls_per_item(env_group_size)
+
   def make_tables(self, env_group_size: int) -> Sequence[tables.Table]:
     """Returns the tables of each replay server, two if there are Bellman updaters."""
     if not self.bellman_updaters:
@@ -64,11 +67,6 @@ class BellmanOptions(PrioritizedOptions):
     return tables.all_tables(originals, copies)
 
   def _check(self) -> None:
-    if self.priority_exponent:
-      raise ValueError(
-        f'--priority_exponent={self.priority_exponent} has no effect: this agent samples uniformly and '
-        'computes no priorities; leave it out.'
-      )
     if not self.bellman_updaters:
       self._require_default('--bellman_updaters', 'train_size')
     elif self._size_of_copies(self.train_size) < self.batch_size:

@@ -305,3 +305,8 @@ QT_OPT_SMALL = {
   'samples_per_insert': 32.0,
   'num_steps': 20_000,
 }
+
+# SAC's on control by states. RL Baselines3 Zoo has a million steps for MuJoCo, and 20,000 at a higher
+# rate for Pendulum. All else is SAC's default.
+SAC_MUJOCO = {'num_steps': 1_000_000}
+SAC_PENDULUM = {'learning_rate': 1e-3, 'num_steps': 20_000}

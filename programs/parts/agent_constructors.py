@@ -19,6 +19,7 @@ _CLASSES = {
   'pqn': 'PQN',
   'qt_opt': 'QTOpt',
   'r2d2': 'R2D2',
+  'sac': 'SAC',
   'vtrace': 'VTrace',
 }
 

@@ -23,6 +23,8 @@ from agents.qt_opt.agent import QTOpt
 from agents.qt_opt.config import QTOptConfig
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
+from agents.sac.agent import SAC
+from agents.sac.config import SACConfig
 from agents.types import FIRST, LAST, MID, Timestep, Unroll
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
@@ -101,6 +103,7 @@ AGENTS = {
     ),
     {},
   ),
+  'sac': (SAC, SACConfig(**OPTIONS | {'core': 'none'}, head_sizes=(8,), tau=0.5), {}),
   'vtrace_normalized': (
     VTrace,
     VTraceConfig(**OPTIONS, **NORMALIZED),
@@ -173,7 +176,7 @@ def main():
   """Prints `devices difference_in_params difference_in_the_rest kinds_of_collectives` for each mesh."""
   constructor, config, extras = AGENTS[sys.argv[1]]
   actions = dm_env.specs.DiscreteArray(3, dtype=np.int32)
-  if constructor is QTOpt:
+  if constructor in (QTOpt, SAC):
     actions = dm_env.specs.BoundedArray((), np.float32, 0.0, 2.0)
   agent = constructor(config, dm_env.specs.Array((6,), np.float32), actions)
   unrolls = make_unrolls(agent, extras)

@@ -217,6 +217,33 @@ def test_other_actions_are_rejected(spec):
     make_distribution(spec)
 
 
+def test_the_density_of_an_action_is_the_slope_of_its_distribution_and_integrates_to_one():
+  gaussian = SquashedGaussian(dm_env.specs.BoundedArray((1,), np.float32, 3, 9))
+  logits = logits_of([0.4], [0.7])
+
+  def density(action):
+    draw = jnp.arctanh(jnp.float32([action]))
+    return float(jnp.exp(gaussian.log_prob_of_action(logits, draw)))
+
+  def distribution(action):
+    return stats.norm.cdf(np.arctanh(action), 0.4, 0.7)
+
+  for action in (-0.9, 0.0, 0.6, 0.99):
+    slope = (distribution(action + 1e-5) - distribution(action - 1e-5)) / 2e-5
+    np.testing.assert_allclose(density(action), slope, rtol=1e-4)
+  whole, _ = integrate.quad(density, -0.999999, 0.999999, limit=100, epsabs=1e-3)
+  assert whole == pytest.approx(1.0, abs=2e-3)
+
+
+def test_the_density_of_an_action_far_out_is_finite_and_so_is_its_gradient():
+  draw = jnp.float32([30.0, -30.0, 0.0])
+  value, gradient = jax.value_and_grad(SQUASHED.log_prob_of_action)(logits_of(MEAN, STD), draw)
+  assert np.isfinite(value) and np.isfinite(gradient).all()
+  # log dtanh(u)/du is 2 log 2 - 2 |u| there.
+  expected = SQUASHED.log_prob(logits_of(MEAN, STD), draw) - 2 * (2 * np.log(2) - 60)
+  np.testing.assert_allclose(value, expected, rtol=1e-5)
+
+
 def test_importance_weights_are_the_ratio_of_the_densities_of_actions():
   new, old = logits_of([0.5, 0.0, -1.0], [0.5, 1.0, 0.3]), logits_of([0.2, 0.3, -0.5], [1, 1, 0.5])
   draw = jnp.array([0.4, -0.2, -0.8])

@@ -18,6 +18,7 @@ AGENTS = {
   'pqn': ('PQN', 'PQNConfig'),
   'qt_opt': ('QTOpt', 'QTOptConfig'),
   'r2d2': ('R2D2', 'R2D2Config'),
+  'sac': ('SAC', 'SACConfig'),
 }
 
 
@@ -49,9 +50,10 @@ def test_agents_import_no_heavy_package_and_building_one_starts_no_backend(name)
     'import sys, numpy, dm_env.specs as s\n'
     f'from agents.{name}.agent import {agent}\n'
     f'from agents.{name}.config import {config}\n'
-    f'recurrent = hasattr({config}, "core") and "{name}" not in ("avril", "bc", "qt_opt")\n'
-    'options = {"core": "lstm"} if recurrent else {}\n'
-    'actions = (s.BoundedArray((2,), numpy.float32, -1, 1) if "' + name + '" == "qt_opt"\n'
+    f'continuous = "{name}" in ("qt_opt", "sac")\n'
+    f'recurrent = hasattr({config}, "core") and "{name}" not in ("avril", "bc")\n'
+    'options = {"core": "lstm"} if recurrent and not continuous else {}\n'
+    'actions = (s.BoundedArray((2,), numpy.float32, -1, 1) if continuous\n'
     '           else s.DiscreteArray(3))\n'
     'from agents.lifetimes import LifetimeObservation\n'
     f'stacks = hasattr({config}, "frame_stack") and "{name}" not in ("avril", "bc")\n'

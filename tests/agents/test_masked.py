@@ -12,6 +12,8 @@ from agents.muzero.agent import MuZero
 from agents.muzero.config import MuZeroConfig
 from agents.qt_opt.agent import QTOpt
 from agents.qt_opt.config import QTOptConfig
+from agents.sac.agent import SAC
+from agents.sac.config import SACConfig
 from agents.types import FIRST, LAST
 from tests.agents.recording import (
   ACTION_SPEC,
@@ -38,6 +40,11 @@ def _qt_opt(value_loss):
   return QTOpt(config, OBSERVATION_SPEC, CONTINUOUS_ACTION_SPEC)
 
 
+def _sac():
+  config = SACConfig(unroll_length=4, head_sizes=(8,))
+  return SAC(config, OBSERVATION_SPEC, CONTINUOUS_ACTION_SPEC)
+
+
 def _any_last(timestep):
   return timestep.step_type == LAST
 
@@ -60,6 +67,7 @@ AGENTS = {
   'r2d2': (functools.partial(make_agent, 'r2d2', OBSERVATION_SPEC, core='lstm'), {}),
   'muzero': (_muzero, {'search_policy': _terminal}),
   'qt_opt, squared': (functools.partial(_qt_opt, 'squared'), {'target': _any_last}),
+  'sac': (_sac, {}),
   'qt_opt, cross-entropy': (functools.partial(_qt_opt, 'cross_entropy'), {'target': _any_last}),
 }
 

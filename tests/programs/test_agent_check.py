@@ -50,6 +50,7 @@ def _tried(run):
     ('impala', {}),
     ('r2d2', {}),
     ('qt_opt', {}),
+    ('sac', {}),
     ('muzero', {}),
     ('anakin', {'agent': 'muzero'}),
     ('anakin', {}),

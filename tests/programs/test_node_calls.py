@@ -22,6 +22,7 @@ GRAPHS = [
   ('muzero', {'reanalyse_nodes': 2, 'reanalyse_share': 0.5}),
   ('qt_opt', {'bellman_updaters': 2, 'batch_size': 8}),
   ('r2d2', {'inference_nodes': 2}),
+  ('sac', {}),
   ('impala', {'num_actors': 3}),
   ('offline', {'num_replay_shards': 2}),
   ('gala_sebulba', {'num_peers': 2}),

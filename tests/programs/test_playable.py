@@ -40,6 +40,7 @@ PLAYS = {
   ('offline', 'bc'): ALL,
   ('offline', 'avril'): ('discrete',),
   ('offline', 'qt_opt'): ('continuous',),
+  ('sac', 'sac'): ('continuous',),
   ('anakin', 'vtrace'): ALL,
   ('anakin', 'ppo'): ALL,
   ('anakin', 'pqn'): ('discrete',),

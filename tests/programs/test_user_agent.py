@@ -25,6 +25,7 @@ AGENTS = {
   'R2D2': ('r2d2', ['r2d2', 'anakin']),
   'MuZero': ('muzero', ['muzero']),
   'QTOpt': ('qt_opt', ['qt_opt']),
+  'SAC': ('sac', ['sac']),
   'IntrinsicRewards': ('intrinsic_rewards', ['intrinsic_rewards']),
 }
 CASES = [(cls, program) for cls, (_, programs) in AGENTS.items() for program in programs]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.results.declared import Group, Launch, Task
+from benchmarks.results.declared import Group, Launch, Published, Task
 from benchmarks.results.rows import quoted, systems
 
 _BUDGET = 1_000_000
@@ -12,24 +12,41 @@ _REACHER = 'gymnasium:Reacher-v5'
 def _gymnasium(
   name: str,
   thresholds: tuple[float, ...],
-  cleanrl: str,
-  zoo: str,
+  *,
+  sac: tuple[str, str],
+  ppo: tuple[str, str] | None = None,
   missed: str = '',
   about: str = '',
   others: tuple[Launch, ...] = (),
 ) -> Task:
-  """Returns a task of Gymnasium, with CleanRL's figure and that of Stable-Baselines3."""
+  """Returns a task of Gymnasium.
+
+  Args:
+    name: of the task.
+    thresholds: of its returns.
+    sac: CleanRL's figure of SAC, and that of Stable-Baselines3.
+    ppo: the same of PPO, for a task with rows of PPO and V-trace too.
+    missed: where an aim was missed.
+  """
   env, steps = f'gymnasium:{name}-v5', '1,000,000 steps'
+  rows, published = [systems.ours('sac', env, _BUDGET)], list[Published]()
+  if ppo:
+    rows += [systems.ppo('sebulba', env, _BUDGET), systems.ours('impala', env, _BUDGET)]
+    published += [
+      quoted.cleanrl(ppo[0], f'{name}-v4, {steps}, {quoted.SEEDS}', quoted.CLEANRL_MUJOCO),
+      quoted.zoo(ppo[1], f'{name}-v3, {steps}'),
+    ]
+  published += [
+    quoted.cleanrl(sac[0], f'{name}-v2, {steps} by the script', quoted.CLEANRL_SAC, 'SAC'),
+    quoted.zoo(sac[1], f'{name}-v3, {steps}', 'SAC'),
+  ]
   return Task(
     name=name.lower(),
     title=name,
     about=f"Gymnasium's {name}-v5, on MuJoCo.{about}",
-    rows=(systems.ppo('sebulba', env, _BUDGET), systems.ours('impala', env, _BUDGET), *others),
+    rows=(*rows, *others),
     thresholds=thresholds,
-    published=(
-      quoted.cleanrl(cleanrl, f'{name}-v4, {steps}, {quoted.SEEDS}', quoted.CLEANRL_MUJOCO),
-      quoted.zoo(zoo, f'{name}-v3, {steps}'),
-    ),
+    published=tuple(published),
     episodes=30,
     missed=missed,
   )
@@ -68,8 +85,8 @@ TASKS = (
   _gymnasium(
     'HalfCheetah',
     (1000.0, 4800.0),
-    '1442.64 ± 46.03',
-    '5819.099 ± 663.530',
+    ppo=('1442.64 ± 46.03', '5819.099 ± 663.530'),
+    sac=('9634.89 ± 1423.73', '9535.451 ± 100.470'),
     missed=(
       "`impala`, V-trace, stays a little below CleanRL's PPO: it does one gradient step where PPO does "
       "hundreds. `sebulba-ppo` is above CleanRL's figure, and below Stable-Baselines3's. The steps of "
@@ -84,21 +101,30 @@ TASKS = (
   _gymnasium(
     'Hopper',
     (1000.0, 2000.0),
-    '2382.86 ± 271.74',
-    '2410.435 ± 10.026',
+    ppo=('2382.86 ± 271.74', '2410.435 ± 10.026'),
+    sac=('2310.46 ± 342.82', '2325.547 ± 1129.676'),
     missed=(
       '`impala`, V-trace, does not learn to hop: it does one gradient step where PPO does hundreds. '
       "Both have CleanRL's number of steps."
     ),
   ),
+  _gymnasium(
+    'Walker2d',
+    (1000.0, 3500.0),
+    sac=('3591.45 ± 911.33', '3863.203 ± 254.347'),
+  ),
   Task(
     name='reacher',
     title='Reacher',
     about=(
-      "Gymnasium's Reacher-v5, on MuJoCo, with two actions. Both programs have few steps. `qt_opt` "
-      'keeps them in replay; PPO uses each batch ten times, and then drops it.'
+      "Gymnasium's Reacher-v5, on MuJoCo, with two actions. All programs have few steps. `sac` and "
+      '`qt_opt` keep them in replay; PPO uses each batch ten times, and then drops it.'
     ),
-    rows=(systems.ours('qt_opt', _REACHER, 20_000), systems.ppo('sebulba', _REACHER, 20_000)),
+    rows=(
+      systems.ours('sac', _REACHER, 20_000),
+      systems.ours('qt_opt', _REACHER, 20_000),
+      systems.ppo('sebulba', _REACHER, 20_000),
+    ),
     thresholds=(-20.0, -10.0),
     missed="`qt_opt` stays behind PPO. PPO's last batch ends after the budget, so it has more steps.",
   ),

@@ -15,6 +15,8 @@ from agents.qt_opt.agent import QTOpt
 from agents.qt_opt.config import QTOptConfig
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
+from agents.sac.agent import SAC
+from agents.sac.config import SACConfig
 from environments.catch import Catch
 from nodes.learning import serialisation, warm_start
 from rundir import checkpoints, saved_params
@@ -26,13 +28,15 @@ AGENTS = {
   'ppo': (PPO, PPOConfig(mlp_sizes=(4,), core='lstm', lstm_size=2, **NORMALIZED)),
   'r2d2': (R2D2, R2D2Config(mlp_sizes=(4,), lstm_size=2, head_size=3)),
   'qt_opt': (QTOpt, QTOptConfig(mlp_sizes=(4,), head_size=3)),
+  'sac': (SAC, SACConfig(head_sizes=(3,))),
   'muzero': (MuZero, MuZeroConfig(mlp_sizes=(4,), hidden_state_size=3, head_size=3)),
 }
 
 
 def _agent(name):
   agent, config = AGENTS[name]
-  actions = dm_env.specs.BoundedArray((2,), np.float32, -1, 1) if name == 'qt_opt' else SPEC.actions
+  box = dm_env.specs.BoundedArray((2,), np.float32, -1, 1)
+  actions = box if name in ('qt_opt', 'sac') else SPEC.actions
   return agent(config, SPEC.observations, actions)
 
 
@@ -60,6 +64,8 @@ def test_parameters_and_their_copies_are_the_other_runs_and_the_rest_is_new(tmp_
   taken = {'params': theirs.params, 'target_params': weights}
   if name == 'qt_opt':
     taken |= {'online': theirs.params.average, 'pending': theirs.params.average}
+  if name == 'sac':
+    taken |= {'target_critics': theirs.params.critics}
   if name == 'muzero':
     taken['params'] = theirs.params._replace(temperature=ours.params.temperature)
   if name == 'ppo':
