@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from launchers import child_process, restart
-from launchers.heartbeat import Beat, find_hang
+from launchers.heartbeat import PERIOD_SECONDS, Beat, find_hang
 from launchers.placement import Resources
 from launchers.stop_requests import STACKS, for_stacks
 from nodes.runtime import activity
@@ -257,7 +257,10 @@ class Watched[N: Node]:
     if self._asked_for_stacks is None:
       return
     beat, age = self.node.beat()
-    if beat is None or age < time.monotonic() - self._asked_for_stacks:
+    if beat is None:
+      return
+    # The first beats to arrive after the request may have been sent before it.
+    if age < time.monotonic() - self._asked_for_stacks - PERIOD_SECONDS:
       self._asked_for_stacks = None
     elif for_stacks(age) != STACKS:
       self.write_stacks()

@@ -424,6 +424,25 @@ def test_a_node_that_runs_no_python_is_asked_for_its_stacks_in_another_way(log):
 
 
 @pytest.mark.parametrize(
+  'later, sent',
+  [
+    ([(100.1, None, 0.0), (100.2, BEAT, 0.1), (105.2, BEAT, 5.1)], [STACKS, STACKS_OF_STUCK]),
+    ([(101.2, BEAT, 0.1), (106.3, BEAT, 5.1)], [STACKS]),
+  ],
+)
+def test_a_beat_of_before_the_request_for_stacks_may_arrive_after_it(log, monkeypatch, later, sent):
+  node, clock = Node(log, None), [100.0]
+  monkeypatch.setattr(watched.time, 'monotonic', lambda: clock[0])
+  one = watched.Watched(node)
+  node._beats = ((None, 0.0),)
+  one.write_stacks()
+  for clock[0], *beat in later:
+    node._beats = (tuple(beat),)
+    one.insist_on_stacks()
+  assert node.sent == sent
+
+
+@pytest.mark.parametrize(
   'code, words',
   [(3, 'exited with code 3'), (-9, 'was killed by SIGKILL'), (-125, 'was killed by signal 125')],
 )
