@@ -98,6 +98,14 @@ PEERS = {
     side_by_side=False,
     ends=True,
   ),
+  'purejaxql': Peer(
+    'purejaxql_driver.py',
+    '3.11',
+    ('jax', 'flax', 'gymnax'),
+    script='checkout',
+    side_by_side=False,
+    ends=True,
+  ),
 }
 
 

@@ -15,6 +15,7 @@ import sys
 import types
 from typing import Any
 
+import gymnax_episodes
 import jax
 import jax.numpy as jnp
 from progress import Progress
@@ -67,34 +68,16 @@ class Listener:
 def evaluate(
   ppo: Any, config: dict[str, Any], params: Any, episodes: int, seed: int
 ) -> list[float]:
-  """Plays whole episodes with the most probable actions, one in each environment.
-
-  Returns:
-    The raw return of each.
-  """
+  """Plays whole episodes with the most probable actions; returns the raw return of each."""
   env, env_params = ppo.gymnax.make(config['ENV_NAME'])
   env = ppo.FlattenObservationWrapper(env)
   network = ppo.ActorCritic(env.action_space(env_params).n, activation=config['ACTIVATION'])
-  # Training splits the seed's own key.
-  reset_key, key = jax.random.split(jax.random.fold_in(jax.random.PRNGKey(seed), 1 << 16))
-  keys = jax.random.split(reset_key, episodes)
-  observation, state = jax.vmap(env.reset, in_axes=(0, None))(keys, env_params)
-  limit = int(env_params.max_steps_in_episode)
 
-  def step(carry: Any, key: Any) -> tuple[Any, None]:
-    observation, state, alive, returns = carry
+  def act(observation: Any) -> Any:
     policy, _ = network.apply(params, observation)
-    keys = jax.random.split(key, episodes)
-    observation, state, reward, done, _ = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
-      keys, state, policy.mode(), env_params
-    )
-    return (observation, state, alive & ~done, returns + reward * alive), None
+    return policy.mode()
 
-  start = (observation, state, jnp.ones(episodes, bool), jnp.zeros(episodes))
-  keys = jax.random.split(key, limit + 1)
-  (_, _, alive, returns), _ = jax.jit(lambda: jax.lax.scan(step, start, keys))()
-  assert not alive.any(), 'an episode has not ended within its time limit'
-  return [float(value) for value in returns]
+  return gymnax_episodes.play(env, env_params, act, episodes, seed)
 
 
 def main() -> None:
@@ -114,10 +97,7 @@ def main() -> None:
   params = jax.block_until_ready(trained(jax.random.PRNGKey(given['seed'])))
   jax.effects_barrier()
   returns = evaluate(ppo, config, params, given['episodes'], given['seed'])
-  protocol = (
-    f'{len(returns)} whole episodes of `{given["env"]}`, greedy, raw rewards, action repeat 1'
-  )
-  progress.conclude(returns, protocol)
+  progress.conclude(returns, gymnax_episodes.protocol(given['env'], returns))
 
 
 if __name__ == '__main__':

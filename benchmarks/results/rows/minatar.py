@@ -102,9 +102,10 @@ def _in_gymnax(
       systems.ppo(program, f'minatar:{game}', _STEPS, _GYMNAX_OPTIONS)
       for program in ('sebulba', 'impala')
     ]
-    rows.append(systems.purejaxrl(env, _STEPS, **_PUREJAXRL))
+    rows += [systems.purejaxrl(env, _STEPS, **_PUREJAXRL), systems.purejaxql(env, _STEPS)]
     about = (
-      f"`anakin` and purejaxrl play gymnax's {game}, the others the package's with gymnax's options. "
+      f"`anakin`, purejaxrl and purejaxql play gymnax's {game}, the others the package's with gymnax's "
+      'options. '
       '`anakin-ppo-mlp` has layers, as purejaxrl has in its own settings. The other rows of PPO have a '
       'convolution, which takes more time: see '
       '[one difference at a time](#breakout-one-difference-at-a-time).'
@@ -123,16 +124,17 @@ def _in_gymnax(
 
 
 def _longer(title: str, thresholds: tuple[float, ...]) -> Task:
-  """Returns a game as gymnax has it, for as many steps as gymnax's figures, beside purejaxrl."""
+  """Returns a game as gymnax has it, for as many steps as gymnax's figures, beside its peers."""
   env = f'gymnax:{title.replace(" ", "")}-MinAtar'
   return Task(
     name=f'gymnax-minatar-long/{_lower(title)}',
     title=f"gymnax's {title}, 10M steps",
-    about=f"The rows of PPO above that play gymnax's own game, `{env}`, for more steps.",
+    about=f"The rows of PPO and PQN above that play gymnax's own game, `{env}`, for more steps.",
     rows=(
       systems.ppo('anakin', env, _LONG_STEPS),
       systems.ppo('anakin', env, _LONG_STEPS, *_MLP, label='anakin-ppo-mlp'),
       systems.purejaxrl(env, _LONG_STEPS, **_PUREJAXRL),
+      systems.pqn('anakin', env, _LONG_STEPS),
     ),
     thresholds=thresholds,
     published=_of_gymnax(title),

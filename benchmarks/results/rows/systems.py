@@ -21,6 +21,23 @@ _PUREJAXRL = {
   'ANNEAL_LR': True,
 }
 
+# The settings in purejaxql's config/alg/pqn_minatar.yaml, by its own names.
+_PUREJAXQL = {
+  'NUM_ENVS': 128,
+  'NUM_STEPS': 32,
+  'EPS_START': 1.0,
+  'EPS_FINISH': 0.05,
+  'EPS_DECAY': 0.1,
+  'NUM_MINIBATCHES': 32,
+  'NUM_EPOCHS': 2,
+  'NORM_TYPE': 'layer_norm',
+  'LR': 5e-4,
+  'MAX_GRAD_NORM': 10,
+  'LR_LINEAR_DECAY': True,
+  'GAMMA': 0.99,
+  'LAMBDA': 0.65,
+}
+
 
 def ours(
   program: str,
@@ -55,3 +72,9 @@ def purejaxrl(env: str, budget: int, **config: object) -> Peer:
   """Returns a row of purejaxrl's PPO with the settings of its script, except those given."""
   given = {'config': _PUREJAXRL | config}
   return Peer(label='purejaxrl-ppo', peer='purejaxrl', env=env, budget=budget, given=given)
+
+
+def purejaxql(env: str, budget: int) -> Peer:
+  """Returns a row of purejaxql's PQN on a game of MinAtar, with its authors' settings."""
+  given = {'config': _PUREJAXQL}
+  return Peer(label='purejaxql-pqn', peer='purejaxql', env=env, budget=budget, given=given)

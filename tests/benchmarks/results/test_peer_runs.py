@@ -156,6 +156,57 @@ def test_purejaxrls_policy_is_played_on_one_whole_episode_of_each_environment(dr
   assert len(returns) == 40 and set(returns) == {2.0, 3.0, 4.0}
 
 
+@pytest.fixture
+def without_stand_ins():
+  """Removes the modules that a driver puts in place of others."""
+  before = {name: sys.modules.get(name) for name in ('hydra', 'omegaconf', 'wandb', 'pqn_minatar')}
+  path = list(sys.path)
+  yield
+  sys.path[:] = path
+  for name, module in before.items():
+    sys.modules.pop(name, None)
+    if module:
+      sys.modules[name] = module
+
+
+def test_purejaxql_reports_its_updates_and_plays_greedily(
+  monkeypatch, tmp_path, capsys, without_stand_ins
+):
+  monkeypatch.syspath_prepend(str(systems._DRIVERS))
+  import purejaxql_driver
+  from progress import Progress
+
+  monkeypatch.setattr(sys, '__stdout__', sys.stdout)
+  (tmp_path / 'purejaxql').mkdir()
+  (tmp_path / 'purejaxql' / 'pqn_minatar.py').write_text(
+    'import hydra, wandb\nfrom omegaconf import OmegaConf\n'
+    '@hydra.main(version_base=None)\ndef main(config): pass\n'
+    'def finish(n, length):\n'
+    '  row = {"env_step": n, "returned_episode_returns": 2.5, "returned_episode_lengths": length}\n'
+    '  wandb.log(row, step=n)\n'
+  )
+  pqn = purejaxql_driver.import_pqn(str(tmp_path), Progress(started=0.0, period=0.0))
+  pqn.finish(8, 0.0)
+  pqn.finish(16, 4.0)
+  lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+  assert [(line['steps'], line['episode_return']) for line in lines] == [(8, None), (16, 2.5)]
+
+  class QNetwork:
+    def __init__(self, n):
+      assert n == 3
+
+    def apply(self, variables, observation, train):
+      assert not train and variables['batch_stats'] == {}
+      return jnp.broadcast_to(variables['params'], (*observation.shape[:1], 3))
+
+  limits = types.SimpleNamespace(max_steps_in_episode=6)
+  pqn.gymnax = types.SimpleNamespace(make=lambda name: (Ladder(), limits))
+  pqn.QNetwork = QNetwork
+  trained = types.SimpleNamespace(params=jnp.array([0.0, 1.0, 2.0]), batch_stats={})
+  returns = purejaxql_driver.evaluate(pqn, 'Ladder', trained, episodes=40, seed=1)
+  assert len(returns) == 40 and set(returns) == {4.0, 6.0, 8.0}
+
+
 def test_purejaxrls_updates_are_reported_with_the_mean_of_the_last_hundred_episodes(driver, capsys):
   from progress import Progress
 
