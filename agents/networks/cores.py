@@ -133,9 +133,10 @@ class LRU(Core):
       y_t = Re(C h_t) + D * u_t
 
   The modulus of lambda is below 1 for every nu. A new network has eigenvalues spread evenly over the
-  area of a ring, and gamma so that h has the scale of B u. Since the recurrence is linear, an associative
-  scan computes all rows in about log2(T) steps. A zero factor resets h, so the operator of the scan is
-  the usual one; the results are those of the operator with a flag for resets (Lu et al. 2023).
+  area of a ring, and gamma so that h has the scale of B u. Since the recurrence is linear, an
+  associative scan computes all rows in about log2(T) steps. A zero factor resets h, so the operator of
+  the scan is the usual one; the results are those of the operator with a flag for resets (Lu et al.
+  2023).
 
   The unit stands in a block of the paper's deep model: u is the normalised input (Ba et al. 2016) of
   the block, and its output is that input plus y after a GELU and a gated linear unit, without which the

@@ -148,8 +148,9 @@ def test_unroll_is_step_by_step_acting(core, frame_stack):
   rows = jax.tree.map(lambda x: x[19:], timestep)
   unroll = jax.jit(network.unroll)
   unrolled, after = unroll(params, states[19], rows, action[19:])
-  close(unrolled['features'], outputs['features'][19:])
-  close(after, states[-1])
+  atol = 1e-5 if core == 'lru' else 1e-6  # Its outputs are not bounded.
+  close(unrolled['features'], outputs['features'][19:], atol)
+  close(after, states[-1], atol)
   # The state that goes in matters, unless the network has none.
   if states[19]:
     fresh, _ = unroll(params, network.initial_core_state(6), rows, action[19:])
