@@ -199,7 +199,9 @@ def test_update_is_the_definition(config):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('config', [RECURRENT, *OTHER_CORES])
+@pytest.mark.parametrize(
+  'config', [RECURRENT, *(pytest.param(each, marks=pytest.mark.nightly) for each in OTHER_CORES)]
+)
 def test_no_gradient_flows_into_burn_in(config):
   agent, state = make_agent(config), make_state(config, target_seed=9)
   # The state after burn-in matters to the suffix.
