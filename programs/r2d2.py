@@ -51,7 +51,7 @@ PRESETS = {
   'cartpole': _SMALL | {'learning_rate_schedule': 'linear'},
   'catch': _SMALL | {'num_steps': 100_000},
   # Wider, for the pixels of five games; num_steps is a fifth of Young and Tian's.
-  'minatar': _SMALL | {'lstm_size': 128, 'head_size': 128, 'num_steps': 1_000_000},
+  'minatar': _SMALL | {'core_size': 128, 'head_size': 128, 'num_steps': 1_000_000},
   # An unroll and its burn-in are as long as the shortest delay, so the cue is in its stored state only.
   'recall': _SMALL | {'burn_in': 2, 'unroll_length': 8, 'num_steps': 200_000},
   OTHERS: _SMALL,
@@ -62,7 +62,7 @@ NAMED_PRESETS = {
   'published': {
     'atari': {
       'frame_stack': 4,
-      'lstm_size': 512,
+      'core_size': 512,
       'head_size': 512,
       'burn_in': 40,
       'unroll_length': 80,

@@ -12,7 +12,17 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rundir import directory_lock, files, learners, one_line, reading, run_end, secrets, versions
+from rundir import (
+  directory_lock,
+  files,
+  learners,
+  one_line,
+  option_names,
+  reading,
+  run_end,
+  secrets,
+  versions,
+)
 
 _RECORD = 'config.json'
 _TYPES = {'program': str, 'given': dict, 'config': dict, 'commands': list, 'versions': dict}
@@ -128,7 +138,7 @@ def reopen(path: str, lock: bool = True) -> tuple[str, Record]:
 
 
 def read_record(path: str) -> Record:
-  """Reads the record of a run, which may still be running.
+  """Reads the record of a run, which may still be running, with the option names of this version.
 
   Raises:
     ValueError: if it is not a run directory; one sentence that begins with its path.
@@ -146,7 +156,8 @@ def read_record(path: str) -> Record:
     for name, kind in _TYPES.items():
       if not isinstance(getattr(record, name), kind):
         raise ValueError(f'{name} is {getattr(record, name)!r}, not a {kind.__name__}')
-    return record
+    given, config = map(option_names.current, (record.given, record.config))
+    return dataclasses.replace(record, given=given, config=config)
   except OSError as error:
     raise ValueError(f'{path}: its {_RECORD} cannot be read: {error.strerror}.') from error
   except (ValueError, TypeError) as error:

@@ -31,7 +31,7 @@ from tests.waiting import DEADLINE
 # By sockets, through replay and into the core, with continuous actions; inference in nodes of its own.
 APART = (
   *('--num_actors=2', '--envs_per_actor=4', '--inference_nodes=2'),
-  *('--env=gymnasium:Pendulum-v1', '--core=lstm', '--lstm_size=8', '--audit'),
+  *('--env=gymnasium:Pendulum-v1', '--core=lstm', '--core_size=8', '--audit'),
   *('--normalize_observations', '--normalize_rewards'),
 )
 # Bellman updaters in a node of their own.
@@ -44,7 +44,7 @@ PPO = ('--agent=ppo', '--unroll_length=20')
 # As with PPO; the core needs minibatches of unrolls.
 PQN = (
   *('--agent=pqn', '--unroll_length=20', '--num_minibatches=4'),
-  *('--core=lstm', '--lstm_size=8'),
+  *('--core=lru', '--core_size=8'),
 )
 
 

@@ -53,7 +53,7 @@ def test_presets_are_listed_beside_the_defaults_that_they_replace(capsys):
   assert run_main('--presets', '--program=r2d2', '--env=catch', '--num_steps=1000000') == 0
   printed = capsys.readouterr().out
   assert re.search(r'^program r2d2, preset default, catch$', printed, re.MULTILINE)
-  assert re.search(r'^  lstm_size +64 +512$', printed, re.MULTILINE)
+  assert re.search(r'^  core_size +64 +512$', printed, re.MULTILINE)
   assert re.search(r'^  num_steps +1000000 +300000 +your flag$', printed, re.MULTILINE)
   assert re.search(
     r'^  target_update_period +100 +2500 +updates / 50, at most 100$', printed, re.MULTILINE

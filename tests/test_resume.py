@@ -184,6 +184,27 @@ def test_options_that_are_newer_than_a_run_have_their_defaults_whatever_its_pres
   assert '--normalize_observations=True cannot change' in capsys.readouterr().err
 
 
+def test_a_run_keeps_the_options_whose_name_its_version_had_another_for(tmp_path, capsys):
+  _stopped_run(tmp_path, core='lstm', core_size=7)
+  path = tmp_path / 'config.json'
+  record = json.loads(path.read_text())
+  for part in ('given', 'config'):
+    record[part]['lstm_size'] = record[part].pop('core_size')
+  path.write_text(json.dumps(record))
+  assert runs.recorded_run(str(tmp_path)).config.agent.core_size == 7
+  assert run_main('--dry_run', f'--config={path}') == 0, capsys.readouterr().err
+  assert runs.new_run('sebulba').config.agent.core_size == 7
+  assert _resume(tmp_path, '--lstm_size=7') == 2
+  assert 'did you mean --core_size' in capsys.readouterr().err
+  shutil.copytree(tmp_path, tmp_path / 'same')  # This process keeps the locks that it takes.
+  assert _resume(tmp_path / 'same', '--core_size=8') == 2
+  assert (
+    '--core_size=8 cannot change when a run is resumed, where it was 7' in capsys.readouterr().err
+  )
+  assert _resume(tmp_path) == 0, capsys.readouterr().err
+  assert runs.resumed_run(str(tmp_path), '', lock=False).config.agent.core_size == 7
+
+
 @pytest.mark.parametrize(
   'env_options, before', [('', 'flatten=true'), ('flatten=no', 'flatten=no')]
 )

@@ -93,7 +93,7 @@ class PolicyAgent(Agent):
   def initial_core_state(self, batch_size: int) -> Nest:
     """Returns the core state at the start of an episode.
 
-    It is that of `agents.networks.core_state`, `{}` without LSTM and frame stack.
+    It is that of `agents.networks.core_state`, `{}` without core and frame stack.
     """
     return self.network.initial_core_state(batch_size)
 

@@ -10,7 +10,7 @@ Rewards. They are divided by the standard deviation of the discounted return R_t
 an episode so far, as by Gymnasium's NormalizeReward (Engstrom et al. 2020, "Implementation matters in
 deep policy gradients", section 3). R_t is part of the core state, so an unroll knows the one that it
 begins with. The value head predicts returns of divided rewards, and follows a change of the deviation by
-learning. The more rows there are so far, the less an update changes it. The reward that an LSTM receives
+learning. The more rows there are so far, the less an update changes it. The reward that a core receives
 stays raw.
 """
 

@@ -87,7 +87,7 @@ class Evolution(Agent):
     return EvolutionState(params, opt_state, none)
 
   def initial_core_state(self, batch_size: int) -> Nest:
-    """Returns the core state at the start of an episode, `{}` without LSTM and frame stack."""
+    """Returns the core state at the start of an episode, `{}` without core and frame stack."""
     return self.network.initial_core_state(batch_size)
 
   def exploration(self, num_environments: int) -> np.ndarray:

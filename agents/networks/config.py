@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from agents.options import CheckedOptions, option
 
 TORSOS = ('auto', 'mlp', 'nature', 'small', 'impala', 'minatar')
-CORES = ('none', 'lstm')
+CORES = ('none', 'lstm', 'gru', 'lru')
 ACTIVATIONS = ('relu', 'tanh')
 INITS = ('fan_in', 'orthogonal')
 
@@ -75,12 +75,17 @@ class NetworkConfig(TorsoConfig):
     'Whether convolutional torsos receive images of bytes minus their mean: what all images share, such '
     'as a background, is then near 0.',
   )
-  core: str = option('none', 'Memory over time: none or lstm.')
-  lstm_size: int = option(256, 'Units in the LSTM core: 256 in IMPALA, 512 in R2D2.', at_least=1)
+  core: str = option(
+    'none',
+    'Memory over time: none, lstm, gru, or lru, a linear recurrent unit, which runs the rows of an '
+    'unroll in parallel.',
+  )
+  core_size: int = option(256, 'Units in the core: 256 in IMPALA, 512 in R2D2.', at_least=1)
   forget_bias: float = option(
     1.0,
-    'Initial bias of the forget gates of the LSTM, as in Jozefowicz et al. 2015: a new network keeps '
-    'a state for about 1 + e^bias rows, 4 with 1 and 56 with 4.',
+    'Initial bias of the forget gates of the LSTM, as in Jozefowicz et al. 2015, and of the update '
+    'gates of the GRU: a new network keeps a state for about 1 + e^bias rows, 4 with 1 and 56 with 4. '
+    'A new LRU has units that keep it for 10 to 1,000.',
   )
   clip_reward_input: bool = option(
     True, 'Whether the core receives the previous reward clipped to [-1, 1], as in IMPALA, or raw.'

@@ -2,7 +2,10 @@
 
 It is a dict of the parts that the network needs; `{}` for a memoryless network:
 
-    lstm         (c, h), float32 `[B, lstm_size]` each.
+    lstm         (c, h), float32 `[B, core_size]` each: the state of the LSTM, as `agents.networks.cores`
+                 has it, or
+    gru          (h,), of the GRU, or
+    lru          (Re h, Im h), of the LRU.
     prev_action  the action executed in the previous row: int32 `[B]`, or `[B, K]` for several at
                  once, -1 at the start of an episode (discrete), or float32 `[B, ...]`, 0 at the start
                  (continuous).
@@ -27,13 +30,12 @@ def initial(
   action_spec: dm_env.specs.Array,
   batch_size: int,
 ) -> dict[str, Nest]:
-  """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf."""
+  """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf.
+
+  The core itself adds its part.
+  """
   state: dict[str, Nest] = {}
-  if config.core == 'lstm':
-    state['lstm'] = (
-      jnp.zeros((batch_size, config.lstm_size), jnp.float32),
-      jnp.zeros((batch_size, config.lstm_size), jnp.float32),
-    )
+  if config.core != 'none':
     state['prev_action'] = no_action(action_spec, batch_size)
   if config.frame_stack > 1:
     before = batch_size, config.frame_stack - 1

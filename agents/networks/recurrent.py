@@ -1,4 +1,4 @@
-"""The network of an agent, for acting and learning: torso, optional LSTM core, any head."""
+"""The network of an agent, for acting and learning: torso, optional recurrent core, any head."""
 
 from __future__ import annotations
 
@@ -6,65 +6,14 @@ import dm_env.specs
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.typing import DTypeLike
 
 from agents import spaces
 from agents.action_mask import LegalActions
 from agents.networks import core_state as core_states
-from agents.networks import frame_stack, observation_statistics, statistics, torsos
+from agents.networks import cores, frame_stack, observation_statistics, statistics, torsos
 from agents.networks.config import NetworkConfig
 from agents.networks.nest_torso import make_torso
 from agents.types import FIRST, Array, Nest, Timestep
-
-
-class LSTM(nn.Module):
-  """An LSTM over time that resets at episode starts.
-
-  The input projection of all rows is one matrix product; only the recurrent product is in the scan.
-
-  Attributes:
-    size: units.
-    forget_bias: initial bias of the forget gates; the learned parameter is what it has beyond 1.
-  """
-
-  size: int
-  forget_bias: float = 1.0
-
-  @nn.compact
-  def __call__(
-    self, inputs: Array, is_first: Array, state: tuple[Array, Array]
-  ) -> tuple[Array, tuple[Array, Array]]:
-    """Consumes rows in order, resetting the state before each FIRST row.
-
-    Args:
-      inputs: float32 `[T, B, D]`.
-      is_first: bool `[T, B]`.
-      state: (c, h), float32 `[B, size]` each, before row 0.
-
-    Returns:
-      The outputs h, float32 `[T, B, size]`, and the state after row T-1.
-    """
-
-    def bias_init(_: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-      gates = jnp.zeros((4, self.size), dtype).at[1].set(self.forget_bias - 1.0)
-      return gates.reshape(shape)
-
-    projected = nn.Dense(4 * self.size, name='input', bias_init=bias_init)(inputs)
-    init = nn.initializers.variance_scaling(1.0, 'fan_avg', 'uniform')
-    recurrent = self.param('recurrent', init, (self.size, 4 * self.size), jnp.float32)
-
-    def step(
-      state: tuple[Array, Array], row: tuple[Array, Array]
-    ) -> tuple[tuple[Array, Array], Array]:
-      x, first = row
-      c, h = core_states.reset(state, (0.0, 0.0), first)
-      i, f, g, o = jnp.split(x + h @ recurrent, 4, axis=-1)
-      c = nn.sigmoid(f + 1.0) * c + nn.sigmoid(i) * jnp.tanh(g)
-      h = nn.sigmoid(o) * jnp.tanh(c)
-      return (c, h), h
-
-    state, outputs = jax.lax.scan(step, state, (projected, is_first))
-    return outputs, state
 
 
 class IdentityHead(nn.Module):
@@ -79,7 +28,7 @@ class Body(nn.Module):
   """Torso, core (None for a memoryless network) and head, as one module with one set of params."""
 
   torso: nn.Module
-  core: LSTM | None
+  core: cores.Core | None
   head: nn.Module
 
   def __call__(
@@ -112,7 +61,7 @@ class Body(nn.Module):
 class RecurrentNetwork:
   """A network over rows, generic over the head. Its methods are pure.
 
-  The head is a module from float32 `[T, B, features]` to a nest of `[T, B, ...]`. The LSTM core
+  The head is a module from float32 `[T, B, features]` to a nest of `[T, B, ...]`. The core
   receives the torso's features, the previously executed action and the reward that arrived with the
   row (Espeholt et al. 2018, Figure 3), clipped to [-1, 1] with `clip_reward_input`.
 
@@ -155,7 +104,7 @@ class RecurrentNetwork:
     torso = make_torso(*parts)
     self.body = Body(
       torso=torsos.Twins(torso, make_torso(*parts)) if twins else torso,
-      core=LSTM(config.lstm_size, config.forget_bias) if config.core == 'lstm' else None,
+      core=cores.make(config),
       head=head,
     )
 
@@ -181,7 +130,10 @@ class RecurrentNetwork:
 
   def initial_core_state(self, batch_size: int) -> dict[str, Nest]:
     """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf."""
-    return core_states.initial(self._config, self._observation_spec, self._action_spec, batch_size)
+    state = core_states.initial(self._config, self._observation_spec, self._action_spec, batch_size)
+    if self.body.core is not None:
+      state[self._config.core] = self.body.core.initial_state(batch_size)
+    return state
 
   def unroll(
     self, params: Nest, core_state: Nest, timestep: Timestep, action: Array
@@ -209,11 +161,11 @@ class RecurrentNetwork:
     if legal is not None:
       outputs = self.body.head.masked(outputs, legal)
     if self.body.core is not None:
-      carried['lstm'] = state
+      carried[self._config.core] = state
     return outputs, carried
 
   def core_state_of_rows(self, core_state: Nest, timestep: Timestep) -> dict[str, Nest]:
-    """Returns the core state before each of `T` rows, `[T, B, ...]` per leaf, of a network without LSTM.
+    """Returns the core state before each of `T` rows, `[T, B, ...]` per leaf, of a network without core.
 
     Args:
       core_state: `[B, ...]` per leaf, before row 0 was consumed.
@@ -253,7 +205,7 @@ class RecurrentNetwork:
   def _inputs(
     self, core_state: Nest, timestep: Timestep, action: Array
   ) -> tuple[tuple[Nest, Array | None, Array, Nest], dict[str, Nest]]:
-    """Returns the arguments of `Body`, and the next core state without the LSTM's.
+    """Returns the arguments of `Body`, and the next core state without the state of the core.
 
     The observations have no action mask.
     """
@@ -274,4 +226,4 @@ class RecurrentNetwork:
       previous, reward = core_states.reset((previous, reward), (none, 0.0), is_first)
       encoded = core_states.encode_action(self._action_spec, previous)
       context = jnp.concatenate([encoded, reward[..., None]], -1)
-    return (observation, context, is_first, core_state.get('lstm')), carried
+    return (observation, context, is_first, core_state.get(self._config.core)), carried

@@ -28,8 +28,8 @@ class R2D2Config(EpsilonConfig, OptimizerConfig, PrioritiesConfig, NetworkConfig
 
   tunable = (*OptimizerConfig.tunable, 'discount')
 
-  core: str = option('lstm', 'Memory over time: lstm, or none as a feed-forward control.')
-  lstm_size: int = 512
+  core: str = option('lstm', 'Memory over time: lstm, gru, lru, or none as a feed-forward control.')
+  core_size: int = 512
   clip_reward_input: bool = option(
     False, 'Whether the core sees the previous reward clipped to [-1, 1]; R2D2 leaves it raw.'
   )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.results import provenance
+from benchmarks.results import provenance, records
 from benchmarks.running import ROOT
 from rundir import curves, files
 
@@ -63,7 +63,8 @@ def read(path: str) -> Attempts | None:
   try:
     with open(path) as f:
       record = json.load(f)
-    return Attempts(record['settings'], [Attempt(**a) for a in record['attempts']])
+    settings = records.current_settings(record['settings'])
+    return Attempts(settings, [Attempt(**a) for a in record['attempts']])
   except (OSError, ValueError, LookupError, TypeError):
     return None
 

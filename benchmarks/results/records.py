@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.results.declared import Entry
 from benchmarks.results.places import Places
-from rundir import files
+from rundir import files, option_names
 
 FORMAT = 2
 
@@ -106,11 +106,18 @@ def read(path: str) -> list[Record]:
       values = json.load(f)
     if values['format'] != FORMAT:
       raise ValueError('it has another format')
-    return [Record(**run | {'curve': Curve(**run['curve'])}) for run in values['runs']]
+    return [_record(run) for run in values['runs']]
   except FileNotFoundError:
     return []
   except (ValueError, LookupError, TypeError) as error:
     raise ValueError(f'{path} does not hold records of runs: {error}.') from error
+
+
+def current_settings(settings: dict[str, Any]) -> dict[str, Any]:
+  """Returns the recorded settings of a row with the option names of this version."""
+  if 'preset' not in settings:
+    return settings
+  return {**settings, 'preset': option_names.current(settings['preset'])}
 
 
 def of_row(entry: Entry, places: Places) -> dict[int, Record]:
@@ -128,6 +135,13 @@ def of_row(entry: Entry, places: Places) -> dict[int, Record]:
     if record.row == entry.name and record.settings == settings
   }
   return {seed: found[seed] for seed in entry.row.seeds if seed in found}
+
+
+def _record(run: dict[str, Any]) -> Record:
+  """Returns the record in a file, with the option names of this version."""
+  record = Record(**run | {'curve': Curve(**run['curve'])})
+  options = None if record.options is None else option_names.current(record.options)
+  return dataclasses.replace(record, settings=current_settings(record.settings), options=options)
 
 
 def _text(value: Any, indent: str) -> str:

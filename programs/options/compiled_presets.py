@@ -104,7 +104,7 @@ _R2D2 = R2D2_SMALL | {
 R2D2: Table = {
   OTHERS: _R2D2 | {'num_steps': 500_000},
   'catch': _R2D2 | {'num_steps': 200_000},
-  **_on_minatar(_R2D2 | {'lstm_size': 128, 'head_size': 128, 'num_steps': 1_000_000}),
+  **_on_minatar(_R2D2 | {'core_size': 128, 'head_size': 128, 'num_steps': 1_000_000}),
 }
 
 

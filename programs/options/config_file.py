@@ -12,6 +12,7 @@ from absl import flags
 from agents import options
 from programs.options import flags as config_flags
 from programs.options import suggestions
+from rundir import option_names
 
 _CONFIG = flags.DEFINE_string(
   'config',
@@ -81,7 +82,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def load(path: str, source: str) -> dict[str, Any]:
-  """Returns the mapping in a YAML or JSON file.
+  """Returns the mapping in a YAML or JSON file; a run's record has the option names of this version.
 
   Args:
     path: of the file.
@@ -102,6 +103,9 @@ def load(path: str, source: str) -> dict[str, Any]:
     raise ValueError(f'{source} is neither YAML nor JSON: {said}.') from error
   if not isinstance(found, dict):
     raise ValueError(f'{source} must map names to values, as in "num_steps: 1000".')
+  if _is_record(found):
+    parts = {part: option_names.current(found[part]) for part in ('given', 'config')}
+    found = found | parts
   return {str(name): value for name, value in found.items()}
 
 

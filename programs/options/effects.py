@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from agents import options
 
-# Beginnings of option names; the option that they need, and its value.
-_NEEDED: tuple[tuple[tuple[str, ...], str, str], ...] = (
-  (('lstm_size', 'forget_bias'), 'core', 'lstm'),
-  (('adam_',), 'optimizer', 'adam'),
-  (('rmsprop_',), 'optimizer', 'rmsprop'),
-  (('puct_', 'dirichlet_', 'temperature_decay_steps'), 'search', 'puct'),
-  (('gumbel_', 'max_considered_actions'), 'search', 'gumbel'),
+# Beginnings of option names; the option that they need, and its values.
+_NEEDED: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = (
+  (('core_size',), 'core', ('lstm', 'gru', 'lru')),
+  (('forget_bias',), 'core', ('lstm', 'gru')),
+  (('adam_',), 'optimizer', ('adam',)),
+  (('rmsprop_',), 'optimizer', ('rmsprop',)),
+  (('puct_', 'dirichlet_', 'temperature_decay_steps'), 'search', ('puct',)),
+  (('gumbel_', 'max_considered_actions'), 'search', ('gumbel',)),
 )
 # Options without effect where another one is 0.
 _OF_PARTS = {
@@ -30,10 +31,10 @@ def warnings(config: Any, given: Collection[str]) -> list[str]:
     given: names of the options that the user has given.
   """
   found, values = [], options.flatten(config)
-  for names, needed, value in _NEEDED:
-    if values.get(needed, value) != value:
+  for names, needed, suitable in _NEEDED:
+    if values.get(needed, suitable[0]) not in suitable:
       found += [
-        f'--{name} has no effect without --{needed}={value}.'
+        f'--{name} has no effect without --{needed}={_either(suitable)}.'
         for name in sorted(given)
         if name.startswith(names)
       ]
@@ -41,3 +42,8 @@ def warnings(config: Any, given: Collection[str]) -> list[str]:
     if not values.get(part, 1):
       found += [f'--{name} has no effect with --{part}=0.' for name in depending if name in given]
   return found
+
+
+def _either(values: Sequence[str]) -> str:
+  *others, last = values
+  return f'{", ".join(others)} or {last}' if others else last

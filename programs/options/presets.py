@@ -189,7 +189,7 @@ IMPALA_ATARI = {
 
 # R2D2's, for small networks in short runs.
 R2D2_SMALL = {
-  'lstm_size': 64,
+  'core_size': 64,
   'head_size': 64,
   'burn_in': 8,
   'unroll_length': 20,

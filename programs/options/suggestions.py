@@ -20,6 +20,7 @@ _ELSEWHERE = {
   'lambda': 'gae_lambda',
   'logdir': 'run_dir',
   'lr': 'learning_rate',
+  'lstm_size': 'core_size',  # Of earlier versions.
   'timesteps': 'num_steps',
   'total_timesteps': 'num_steps',
   'vf_coef': 'baseline_cost',

@@ -37,7 +37,7 @@ OPTIONS = {
   'unroll_length': 4,
   'mlp_sizes': (16,),
   'core': 'lstm',
-  'lstm_size': 8,
+  'core_size': 8,
   'frame_stack': 2,
   'adam_eps': 1e-3,
   'learning_rate': 1e-2,

@@ -14,7 +14,7 @@ from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from tests.agents.recording import ACTION_SPEC, make_unrolls
 
-_SMALL = {'unroll_length': 4, 'mlp_sizes': (8,), 'hidden_size': 8, 'lstm_size': 4}
+_SMALL = {'unroll_length': 4, 'mlp_sizes': (8,), 'hidden_size': 8, 'core_size': 4}
 SMALL_AGENTS = {
   'vtrace': (VTrace, VTraceConfig, {}),
   'ppo': (PPO, PPOConfig, {'num_epochs': 1, 'num_minibatches': 1}),

@@ -50,7 +50,7 @@ every_agent = pytest.mark.parametrize('name', AGENTS)
 def make_agent(name, kind='labels', **options):
   agent, config, own = AGENTS[name]
   action_spec, network = KINDS[kind]
-  small = {'unroll_length': 6, 'mlp_sizes': (16,), 'lstm_size': 8, 'max_gradient_norm': 40.0}
+  small = {'unroll_length': 6, 'mlp_sizes': (16,), 'core_size': 8, 'max_gradient_norm': 40.0}
   return agent(config(**small | own | network | options), OBSERVATION_SPEC, action_spec)
 
 
@@ -251,7 +251,7 @@ def test_unroll_geometry(name):
       {'torso': 'resnet'},
       r"--torso is 'resnet': set it to auto, mlp, nature, small, impala, minatar or path.*",
     ),
-    ({'core': 'gru'}, r"--core is 'gru': set it to none or lstm\."),
+    ({'core': 'rnn'}, r"--core is 'rnn': set it to none, lstm, gru or lru\."),
     ({'activation': 'gelu'}, r"--activation is 'gelu': set it to relu or tanh\."),
     ({'init': 'zeros'}, r"--init is 'zeros': set it to fan_in or orthogonal\."),
     ({'optimizer': 'sgd'}, r"--optimizer is 'sgd': set it to adam, radam or rmsprop\."),

@@ -22,7 +22,7 @@ from tests.agents.subprocesses import run_python
 CATCH = Catch()
 # A large epsilon: Adam would blow rounding errors of tiny gradients up to whole steps.
 CONFIG = VTraceConfig(
-  unroll_length=6, mlp_sizes=(16,), core='lstm', lstm_size=8, learning_rate=1e-2, adam_eps=1e-3
+  unroll_length=6, mlp_sizes=(16,), core='lstm', core_size=8, learning_rate=1e-2, adam_eps=1e-3
 )
 AGENT = VTrace(CONFIG, CATCH.observation_spec, CATCH.action_spec)
 NUM_ENVS = 8

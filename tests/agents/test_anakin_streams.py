@@ -17,7 +17,7 @@ from tests.agents.hidden_labels import Guessing, HiddenLabels, most_guessed
 
 CATCH = Catch(rows=5)  # Four steps and a FIRST row: 5 rows an episode, and unrolls of 7.
 AGENT = VTrace(
-  VTraceConfig(unroll_length=7, core='lstm', lstm_size=8, frame_stack=3, mlp_sizes=(16,)),
+  VTraceConfig(unroll_length=7, core='lstm', core_size=8, frame_stack=3, mlp_sizes=(16,)),
   CATCH.observation_spec,
   CATCH.action_spec,
 )

@@ -141,7 +141,7 @@ def test_a_generation_climbs():
   assert distance(agent.flat(state.params)) < 0.1 * target.size
 
 
-@pytest.mark.parametrize('core', ['none', 'lstm'])
+@pytest.mark.parametrize('core', ['none', 'lstm', 'lru'])
 @pytest.mark.parametrize(
   'actions',
   [
@@ -151,7 +151,7 @@ def test_a_generation_climbs():
   ],
 )
 def test_it_acts_without_chance_in_every_kind_of_actions(actions, core):
-  agent = make_agent(actions, core=core, lstm_size=4)
+  agent = make_agent(actions, core=core, core_size=4)
   state = agent.init(jax.random.key(0))
   count = 6
   observation = np.random.default_rng(0).normal(size=(count, 3)).astype(np.float32)

@@ -30,7 +30,7 @@ from tests.agents.recording import (
 from tests.agents.sharding import check_meshes_do_the_update_of_one_device
 
 T, B = 6, 5
-SMALL = {'unroll_length': T, 'mlp_sizes': (16,), 'lstm_size': 8, 'discount': 0.9}
+SMALL = {'unroll_length': T, 'mlp_sizes': (16,), 'core_size': 8, 'discount': 0.9}
 # Epsilons at which Adam does not blow rounding errors up.
 VTRACE = VTrace, VTraceConfig(**SMALL, adam_eps=1e-3)
 PPO_ = PPO, PPOConfig(**SMALL, adam_eps=1e-3, num_minibatches=5, num_epochs=2)

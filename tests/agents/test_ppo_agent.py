@@ -30,7 +30,7 @@ RECURRENT = {'core': 'lstm', 'frame_stack': 3}
 
 
 def make_agent(**options):
-  small = {'unroll_length': 4, 'mlp_sizes': (16,), 'lstm_size': 8, 'max_gradient_norm': 0.0}
+  small = {'unroll_length': 4, 'mlp_sizes': (16,), 'core_size': 8, 'max_gradient_norm': 0.0}
   return PPO(PPOConfig(**small | options), OBSERVATION_SPEC, ACTION_SPEC)
 
 

@@ -28,7 +28,7 @@ from tests.agents.recording import (
 from tests.agents.sharding import check_meshes_do_the_update_of_one_device
 
 BATCH_SIZE = 6
-SMALL = {'unroll_length': 4, 'mlp_sizes': (16,), 'lstm_size': 8, 'max_gradient_norm': 0.0}
+SMALL = {'unroll_length': 4, 'mlp_sizes': (16,), 'core_size': 8, 'max_gradient_norm': 0.0}
 RECURRENT = {'core': 'lstm', 'frame_stack': 3}
 # Adam is plain gradient descent where epsilon is far above every gradient.
 PLAIN = {'optimizer': 'adam', 'adam_b1': 0.0, 'adam_eps': 1e6, 'num_minibatches': 1}

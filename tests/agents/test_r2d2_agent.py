@@ -41,7 +41,8 @@ SMALL = R2D2Config(
   head_size=8,
   learning_rate=1e-2,
 )
-RECURRENT = dataclasses.replace(SMALL, core='lstm', lstm_size=8, frame_stack=3)
+RECURRENT = dataclasses.replace(SMALL, core='lstm', core_size=8, frame_stack=3)
+OTHER_CORES = [dataclasses.replace(RECURRENT, core=core) for core in ('gru', 'lru')]
 UNBURNT = dataclasses.replace(SMALL, burn_in=0)
 PROBABILITIES = np.float32([0.3, 0.1, 0.05, 0.02, 0.2])
 
@@ -152,7 +153,7 @@ def test_act_is_epsilon_greedy():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('config', [UNBURNT, RECURRENT])
+@pytest.mark.parametrize('config', [UNBURNT, RECURRENT, *OTHER_CORES])
 def test_replaying_an_unroll_reproduces_the_recorded_q_values_in_every_row(config):
   agent = make_agent(config)
   params, unrolls = make_state(config).params, recorded_unrolls(config)
@@ -166,7 +167,7 @@ def test_replaying_an_unroll_reproduces_the_recorded_q_values_in_every_row(confi
   np.testing.assert_allclose(suffix, recorded[config.burn_in :], rtol=0, atol=1e-5)
   np.testing.assert_allclose(delta_q(recorded, replayed), 0.0, atol=1e-4)
 
-  if config.core == 'lstm':
+  if config.core != 'none':
     zeros = unrolls._replace(core_state=agent.initial_core_state(5))
     delta = delta_q(recorded, unroll_all(agent, params, zeros))
     fresh = np.asarray(unrolls.timestep.step_type[:, 0] == FIRST)
@@ -198,10 +199,13 @@ def test_update_is_the_definition(config):
 
 
 @pytest.mark.slow
-def test_no_gradient_flows_into_burn_in():
-  agent, state = make_agent(RECURRENT), make_state(RECURRENT, target_seed=9)
+@pytest.mark.parametrize(
+  'config', [RECURRENT, *(pytest.param(each, marks=pytest.mark.nightly) for each in OTHER_CORES)]
+)
+def test_no_gradient_flows_into_burn_in(config):
+  agent, state = make_agent(config), make_state(config, target_seed=9)
   # The state after burn-in matters to the suffix.
-  unrolls = within_an_episode(recorded_unrolls(RECURRENT), 5)
+  unrolls = within_an_episode(recorded_unrolls(config), 5)
   rows = time_major((unrolls.timestep, unrolls.action))
   prefix, suffix = (jax.tree.map(lambda x, s=s: x[s], rows) for s in (np.s_[:3], np.s_[3:]))
 
@@ -215,7 +219,7 @@ def test_no_gradient_flows_into_burn_in():
 
   def loss(params, through):
     q_online, _ = unroll(params, burnt_in(params) if through else constant, *suffix)
-    arguments = (RECURRENT, q_online, q_target, suffix[1], suffix[0], jnp.ones(5))
+    arguments = (config, q_online, q_target, suffix[1], suffix[0], jnp.ones(5))
     return r2d2_loss(*arguments)[0]
 
   gradient = jax.jit(jax.grad(loss), static_argnums=1)
@@ -225,7 +229,7 @@ def test_no_gradient_flows_into_burn_in():
   )
   assert difference(actual, expected) < 1e-5
   assert difference(gradient(state.params, True), expected) > 1e-3
-  metrics = compiled(make_agent(RECURRENT), 'update')(state, unrolls, None).metrics
+  metrics = compiled(make_agent(config), 'update')(state, unrolls, None).metrics
   np.testing.assert_allclose(metrics['grad_norm'], optax.tree.norm(expected), rtol=1e-5)
 
 
@@ -365,8 +369,8 @@ def test_eight_devices_do_the_update_of_one():
     ({'n_step': 7}, r'--n_step is 7: set it to at most --unroll_length, 6\.'),
     ({'target_update_period': 0}, r'--target_update_period is 0: set it to 1 or more\.'),
     ({'head_size': 0}, r'--head_size is 0: set it to 1 or more\.'),
-    ({'lstm_size': 0}, r'--lstm_size is 0: set it to 1 or more\.'),
-    ({'core': 'gru'}, r"--core is 'gru': set it to none or lstm\."),
+    ({'core_size': 0}, r'--core_size is 0: set it to 1 or more\.'),
+    ({'core': 'rnn'}, r"--core is 'rnn': set it to none, lstm, gru or lru\."),
     ({'discount': float('nan')}, r'--discount is nan: set it to a finite number\.'),
     ({'priority_eta': 1.5}, r'--priority_eta is 1\.5: set it to a number from 0 to 1\.'),
     ({'importance_exponent': -0.1}, r'--importance_exponent is -0\.1: '),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ CONFIG = R2D2Config(
   n_step=3,
   discount=0.99,
   mlp_sizes=(32,),
-  lstm_size=32,
+  core_size=32,
   head_size=32,
   target_update_period=100,
   learning_rate=2e-3,
@@ -42,11 +44,14 @@ class OneLook(Catch):
     return state, timestep._replace(observation=hidden)
 
 
-def test_catch_with_one_look_at_the_ball():
+@pytest.mark.parametrize(
+  'core', ['lstm', *(pytest.param(core, marks=pytest.mark.nightly) for core in ('gru', 'lru'))]
+)
+def test_catch_with_one_look_at_the_ball(core):
   # Without memory the first move, of three, decides where the paddle ends: it catches 3 balls of 5
   # at best, a mean return of 0.2.
   catch = OneLook()
-  agent = R2D2(CONFIG, catch.observation_spec, catch.action_spec)
+  agent = R2D2(dataclasses.replace(CONFIG, core=core), catch.observation_spec, catch.action_spec)
   loop = AnakinLoop(agent, catch, 32, jax.devices()[:1], updates_per_call=500, rings=RINGS)
   evaluation = Evaluation(agent, catch, num_envs=1000, episodes_each=1, rows_per_call=10)
   state = loop.init(jax.random.key(0))

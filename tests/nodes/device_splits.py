@@ -21,7 +21,7 @@ SPEC = Catch(1, 0).spec()
 
 
 def make_agent():
-  return VTrace(VTraceConfig(core='lstm', lstm_size=16), SPEC.observations, SPEC.actions)
+  return VTrace(VTraceConfig(core='lstm', core_size=16), SPEC.observations, SPEC.actions)
 
 
 @functools.cache

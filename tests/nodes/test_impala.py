@@ -45,7 +45,7 @@ from tests.ports import unused_port
 from tests.waiting import DEADLINE, end_of_writers, wait_until
 
 EVAL_ENVS = 2
-SMALL = VTraceConfig(unroll_length=7, mlp_sizes=(16,), core='lstm', lstm_size=8, frame_stack=3)
+SMALL = VTraceConfig(unroll_length=7, mlp_sizes=(16,), core='lstm', core_size=8, frame_stack=3)
 
 
 class Agent(CounterAgent):

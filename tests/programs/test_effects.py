@@ -8,9 +8,9 @@ def warned(program='sebulba', **given):
 
 
 def test_options_without_effect_are_named():
-  assert warned(lstm_size=7, forget_bias=3.0, rmsprop_eps=0.5, adam_b1=0.8) == [
-    '--forget_bias has no effect without --core=lstm.',
-    '--lstm_size has no effect without --core=lstm.',
+  assert warned(core_size=7, forget_bias=3.0, rmsprop_eps=0.5, adam_b1=0.8) == [
+    '--core_size has no effect without --core=lstm, gru or lru.',
+    '--forget_bias has no effect without --core=lstm or gru.',
     '--rmsprop_eps has no effect without --optimizer=rmsprop.',
   ]
   assert warned(eval_envs=0, eval_share=0.5) == ['--eval_share has no effect with --eval_envs=0.']
@@ -20,6 +20,10 @@ def test_options_without_effect_are_named():
 
 
 def test_options_with_effect_are_not():
-  assert warned(core='lstm', lstm_size=7, eval_episodes=3, checkpoints_kept=2) == []
-  assert warned('r2d2', lstm_size=7) == []
+  assert warned(core='lstm', core_size=7, eval_episodes=3, checkpoints_kept=2) == []
+  assert warned('r2d2', core_size=7) == []
+  assert warned(core='gru', core_size=7, forget_bias=3.0) == []
+  assert warned(core='lru', core_size=7, forget_bias=3.0) == [
+    '--forget_bias has no effect without --core=lstm or gru.'
+  ]
   assert warned('muzero', search='puct', puct_c1=1.0, dirichlet_alpha=0.5) == []

@@ -121,7 +121,7 @@ def test_a_recurrent_agent_of_r2d2_plays_atari_by_the_protocol_that_is_asked_for
   options = {
     'env': 'atari:Pong',
     'env_options': 'noop_max=30',
-    'lstm_size': 8,
+    'core_size': 8,
     'torso': 'mlp',
   }
   config = make_run(tmp_path, r2d2, 'r2d2', **options)

@@ -90,7 +90,7 @@ def _acted(agent, params, rows, seed, exploration, carries=True):
   'options, arguments',
   [
     ({'mlp_sizes': (16,)}, (0, 0)),
-    ({'mlp_sizes': (16,), 'core': 'lstm', 'lstm_size': 8, 'frame_stack': 2}, (3, 0.5)),
+    ({'mlp_sizes': (16,), 'core': 'lstm', 'core_size': 8, 'frame_stack': 2}, (3, 0.5)),
   ],
 )
 def test_the_script_acts_as_the_agent_without_this_repository(tmp_path, capsys, options, arguments):
@@ -165,7 +165,7 @@ def _export(tmp_path, agent, observation_spec):
   'agent, spec',
   [
     (VTrace(VTraceConfig(hidden_size=4), PIXELS, LABELS), PIXELS),
-    (VTrace(VTraceConfig(torso='impala', hidden_size=4, core='lstm'), IMAGE, LABELS), IMAGE),
+    (VTrace(VTraceConfig(torso='impala', hidden_size=4, core='lru'), IMAGE, LABELS), IMAGE),
     (R2D2(R2D2Config(frame_stack=4, hidden_size=4), IMAGE, LABELS), IMAGE),
     (
       MuZero(MuZeroConfig(num_simulations=2, model_channels=2, model_blocks=1), PIXELS, LABELS),

@@ -31,11 +31,13 @@ def _row(name: str, label: str, program: str, *flags: str) -> Experiment:
   )
 
 
-def _r2d2(name: str) -> Experiment:
+def _r2d2(name: str, core: str = '') -> Experiment:
   # bsuite's only environment explores for the whole run. Its episodes count from the first, so learning
   # starts with the first batch and has many updates.
   flags = '--epsilon_base=0.05', '--samples_per_insert=16', '--min_replay_size=8'
-  return _row(name, 'r2d2', 'r2d2', *flags)
+  if not core:
+    return _row(name, 'r2d2', 'r2d2', *flags)
+  return _row(name, f'r2d2-{core}', 'r2d2', *flags, f'--core={core}')
 
 
 def _sebulba(name: str) -> Experiment:
@@ -88,5 +90,7 @@ TASKS = (
     'is the share of the 23 lengths that are learned within the episodes.',
     {'actor_critic_rnn': '0.35', 'boot_dqn': '0.39', 'dqn': '0.48'},
     _r2d2('umbrella_length'),
+    _r2d2('umbrella_length', core='gru'),
+    _r2d2('umbrella_length', core='lru'),
   ),
 )

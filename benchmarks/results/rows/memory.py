@@ -46,7 +46,8 @@ TASKS = (
     about=(
       "bsuite's memory_len/22, whose cue is 100 steps old. The preset of bsuite has forget gates with "
       'an initial bias of 4. `r2d2-forgetting` has the usual bias of 1. `r2d2-uniform` samples replay '
-      'without priorities. The best return is 1, without memory it is 0.'
+      'without priorities. `r2d2-gru` and `r2d2-lru` have other cores than the LSTM. The best return is '
+      '1, without memory it is 0.'
     ),
     rows=(
       systems.ours('r2d2', 'bsuite:memory_len/22', 600_000),
@@ -60,6 +61,8 @@ TASKS = (
         '--priority_exponent=0',
         label='r2d2-uniform',
       ),
+      systems.ours('r2d2', 'bsuite:memory_len/22', 600_000, '--core=gru', label='r2d2-gru'),
+      systems.ours('r2d2', 'bsuite:memory_len/22', 600_000, '--core=lru', label='r2d2-lru'),
     ),
     thresholds=(0.9,),
   ),

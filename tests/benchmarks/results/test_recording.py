@@ -175,6 +175,20 @@ def test_records_of_other_settings_are_not_the_rows(tmp_path):
   assert list(records.of_row(entry, places)) == [1]
 
 
+def test_records_of_earlier_versions_have_the_names_of_todays_options(tmp_path):
+  made = _record('a/b', 1)
+  for name in ('lstm_size', 'core_size'):
+    preset = {name: 7}
+    record = dataclasses.replace(made, settings={'budget': 1, 'preset': preset}, options=preset)
+    path = tmp_path / 'data' / f'{name}.json'
+    records.add(str(path), record)
+    (found,) = records.read(str(path))
+    assert found.options == found.settings['preset'] == {'core_size': 7}
+    attempted = tmp_path / 'attempts.json'
+    attempted.write_text(json.dumps({'settings': record.settings, 'attempts': []}))
+    assert attempts.read(str(attempted)).settings == found.settings
+
+
 def test_attempts_are_recorded_also_when_they_are_stopped(tmp_path):
   path, run_dir = str(tmp_path / 'a' / '1.attempts.json'), tmp_path / 'run'
   (run_dir / 'logs').mkdir(parents=True)

@@ -38,7 +38,7 @@ def _write(path, learner_steps, content=b'state', keep=2):
 
 
 def test_a_state_comes_back_as_it_was(tmp_path):
-  state = _state(core='lstm', lstm_size=8, normalize_observations=True, normalize_rewards=True)
+  state = _state(core='lstm', core_size=8, normalize_observations=True, normalize_rewards=True)
   checkpoints.write(str(tmp_path), COUNTS, serialisation.serialise(state), keep=1)
   checkpoint = checkpoints.newest(str(tmp_path))
   assert checkpoint.counts == COUNTS
@@ -179,12 +179,12 @@ def test_a_file_that_is_no_checkpoint_is_named(tmp_path, content, words):
   'other',
   [
     {},
-    {'core': 'lstm', 'lstm_size': 8},
-    {'core': 'lstm', 'lstm_size': 4, 'normalize_observations': True},
+    {'core': 'lstm', 'core_size': 8},
+    {'core': 'lstm', 'core_size': 4, 'normalize_observations': True},
   ],
 )
 def test_a_checkpoint_of_another_network_is_rejected(tmp_path, other):
-  state = _state(core='lstm', lstm_size=4)
+  state = _state(core='lstm', core_size=4)
   checkpoints.write(str(tmp_path), COUNTS, serialisation.serialise(state), keep=1)
   checkpoint = checkpoints.newest(str(tmp_path))
   with pytest.raises(lifecycle.NonRetryableError, match='made by another config') as raised:

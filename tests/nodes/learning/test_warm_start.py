@@ -25,8 +25,8 @@ from rundir.errors import NonRetryableError
 SPEC = Catch(1, 0).spec()
 NORMALIZED = {'normalize_observations': True, 'normalize_rewards': True}
 AGENTS = {
-  'ppo': (PPO, PPOConfig(mlp_sizes=(4,), core='lstm', lstm_size=2, **NORMALIZED)),
-  'r2d2': (R2D2, R2D2Config(mlp_sizes=(4,), lstm_size=2, head_size=3)),
+  'ppo': (PPO, PPOConfig(mlp_sizes=(4,), core='lstm', core_size=2, **NORMALIZED)),
+  'r2d2': (R2D2, R2D2Config(mlp_sizes=(4,), core_size=2, head_size=3)),
   'qt_opt': (QTOpt, QTOptConfig(mlp_sizes=(4,), head_size=3)),
   'sac': (SAC, SACConfig(head_sizes=(3,))),
   'muzero': (MuZero, MuZeroConfig(mlp_sizes=(4,), hidden_state_size=3, head_size=3)),

@@ -27,7 +27,7 @@ def make_pendulum(num_envs, seed):
 
 
 SPEC = make_catch(1, 0).spec()
-SMALL = {'mlp_sizes': (16,), 'core': 'lstm', 'lstm_size': 8, 'frame_stack': 3}
+SMALL = {'mlp_sizes': (16,), 'core': 'lstm', 'core_size': 8, 'frame_stack': 3}
 AGENTS = {
   'vtrace': (VTrace, VTraceConfig(unroll_length=7, **SMALL), 'behaviour_logits', 'logits'),
   'r2d2': (
