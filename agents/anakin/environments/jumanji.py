@@ -39,8 +39,9 @@ class Jumanji(SuiteEnvironment):
     parts = _parts(environment.observation_spec)
     self._has_clock = _CLOCK in parts
     mask = parts.get(_MASK)
+    mask_shape = None if mask is None else tuple(mask.shape)
     sizes = np.asarray(environment.action_spec.num_values) if _is_discrete(environment) else None
-    self._combined = sizes is not None and sizes.ndim > 0 and np.shape(mask) == tuple(sizes.flat)
+    self._combined = sizes is not None and sizes.ndim > 0 and mask_shape == tuple(sizes.flat)
     self._sizes = sizes
     super().__init__(name, self._actions(name, mask))
     self.observation_spec = _with_labels(self.observation_spec, environment.observation_spec)
