@@ -41,7 +41,7 @@ help:
 	@echo 'make test    set up, then check and test everything except nightly tests'
 	@echo 'make nightly the tests that need minutes or a quiet machine, make newest, make jax-suites, make skypilot'
 	@echo 'make newest  test the agents on the newest Python here and the newest JAX'
-	@echo 'make jax-suites  train in environments of Jumanji and Craftax, in a virtual environment of their own'
+	@echo 'make jax-suites  test the environments of other suites in JAX, in a virtual environment of their own'
 	@echo "make skypilot  have SkyPilot's loader check a job group, in a virtual environment of its own"
 	@echo 'make check   ruff and mypy only'
 	@echo 'make docs    write the generated parts of docs/, and build the site; a dead link is an error'
@@ -156,10 +156,10 @@ $(NEWEST)/installed: $(INSTALLED) requirements-newest.in
 	  --override requirements-newest.in --requirement requirements-newest.in
 	touch $@
 
-$(JAX_SUITES)/installed: $(INSTALLED) requirements-jax-suites.in
+$(JAX_SUITES)/installed: $(INSTALLED) requirements.txt requirements-jax-suites.txt
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(JAX_SUITES)
-	$(BIN)/uv pip install --quiet --python $(JAX_SUITES)/bin/python --constraint requirements.txt \
-	  --requirement requirements.in --requirement requirements-jax-suites.in
+	$(BIN)/uv pip sync --quiet --python $(JAX_SUITES)/bin/python --require-hashes requirements.txt \
+	  requirements-jax-suites.txt
 	$(call launchpad,$(JAX_SUITES))
 	touch $@
 
@@ -182,6 +182,7 @@ lock: $(INSTALLED)
 	  echo "jax[$$extra]" | $(LOCK) - --constraint requirements.txt \
 	    --output-file requirements-$${extra%12}.txt || exit; \
 	done
+	$(LOCK) requirements-jax-suites.in --constraint requirements.txt --output-file requirements-jax-suites.txt
 	for tracker in $(TRACKERS); do \
 	  $(LOCK) viewing/trackers/$$tracker.in --output-file viewing/trackers/$$tracker.txt || exit; \
 	done

@@ -23,8 +23,23 @@ from environments import registry, separate_process, user_file
 from environments.registry import Family, resolve
 
 _FAMILIES = {
+  'brax': Family(
+    'agents.anakin.environments.brax:make',
+    'brax:<name>, robots in simulation, as brax:halfcheetah',
+    'brax',
+  ),
   'catch': Family('agents.anakin.environments.catch:make', "bsuite's Catch"),
+  'craftax': Family(
+    'agents.anakin.environments.craftax:make',
+    'craftax:<id>, as craftax:Craftax-Symbolic-v1, Craftax-Classic-Symbolic-v1',
+    'craftax',
+  ),
   'gymnax': Family('agents.anakin.environments.gymnax:make', 'gymnax:<id>, as gymnax:CartPole-v1'),
+  'jumanji': Family(
+    'agents.anakin.environments.jumanji:make',
+    'jumanji:<id>, puzzles and scheduling, as jumanji:Snake-v1, Game2048-v1',
+    'jumanji',
+  ),
   'lifetime': Family(
     'agents.anakin.environments.lifetime:make',
     'lifetime:<task>, many inner episodes of one task: empty_rooms, random_abc, key_box, '
@@ -34,9 +49,19 @@ _FAMILIES = {
     'agents.anakin.environments.minatar:make',
     'minatar:<Game>: Asterix, Breakout, Freeway, Seaquest, SpaceInvaders',
   ),
+  'navix': Family(
+    'agents.anakin.environments.navix:make',
+    'navix:<id>, MiniGrid in JAX, as navix:Navix-Empty-8x8-v0',
+    'navix',
+  ),
   'pgx': Family(
     'agents.anakin.environments.pgx:make',
     'pgx:<game>, two players in self-play: tic_tac_toe, connect_four',
+  ),
+  'playground': Family(
+    'agents.anakin.environments.playground:make',
+    'playground:<name>, the Control Suite in MuJoCo Playground, as playground:CartpoleSwingup',
+    'playground',
   ),
 }
 

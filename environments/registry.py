@@ -33,10 +33,14 @@ Factory = Callable[..., BatchedEnvironment]
 
 
 class Family(NamedTuple):
-  """A row of the table: the factory, or its 'module:function', and a line of help."""
+  """A row of the table: the factory, or its 'module:function', and a line of help.
+
+  `package` is what `make add` installs for a factory whose packages requirements.txt lacks.
+  """
 
   factory: str | Factory
   description: str
+  package: str = ''
 
 
 _FAMILIES = {
@@ -257,16 +261,34 @@ def resolve(
     return mine, own.task, env_options.of_factory(str(own), mine, options)
   family, _, task = own.partition(':')
   if family not in table:
-    known = sorted(table)
-    raise ValueError(
-      f'--env={own}: there is no environment family {family!r}{errors.did_you_mean(family, known)} '
-      f'(the families are {", ".join(known)})'
-    )
+    raise _unknown_family(table, own, family)
   factory: Any = table[family].factory
   if not callable(factory):
     module, _, function = factory.partition(':')
-    factory = getattr(importlib.import_module(module), function)
+    try:
+      factory = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+      if not (package := table[family].package):
+        raise
+      raise ValueError(
+        f'--env={own} needs the package {package}, and there is no module {error.name}; run `make add '
+        f'PACKAGES={package}`.'
+      ) from error
   return factory, task, env_options.of_factory(family, factory, options)
+
+
+def _unknown_family(table: Mapping[str, Family], name: str, family: str) -> ValueError:
+  jax_registry = importlib.import_module('environments.jax_registry')  # Which imports this module.
+  if family in jax_registry.families():
+    return ValueError(
+      f'--env={name} is written in JAX, which actors do not import; play it with --program=anakin, or '
+      'with another program that --list_envs shows it for.'
+    )
+  known = sorted(table)
+  return ValueError(
+    f'--env={name}: there is no environment family {family!r}{errors.did_you_mean(family, known)} '
+    f'(the families are {", ".join(known)})'
+  )
 
 
 def _carried(name: str | user_file.Named) -> str | user_file.Named:

@@ -9,7 +9,10 @@ from programs.options.presets import (
   MUZERO_PIXELS,
   PENDULUM,
   PPO_CONTINUOUS,
+  PPO_CRAFTAX,
   PPO_MINATAR,
+  PPO_MUJOCO,
+  PPO_NAVIX,
   PPO_SMALL,
   PQN_MINATAR,
   PQN_SMALL,
@@ -56,6 +59,10 @@ PPO: Table = {
   'gymnax': PPO_SMALL | {'num_steps': 2_000_000},
   'gymnax:Pendulum-v1': PPO_CONTINUOUS,
   **_on_minatar(PPO_MINATAR),
+  'brax': PPO_MUJOCO,
+  'playground': PPO_MUJOCO,
+  'navix': PPO_NAVIX,
+  'craftax': PPO_CRAFTAX,
 }
 
 _PQN = PQN_SMALL | {'num_envs': 32}

@@ -136,6 +136,41 @@ PPO_MINATAR = {
   'init': 'orthogonal',
   'num_steps': 10_000_000,
 }
+# Those of Navix (navix/agents/ppo.py), for its grids.
+PPO_NAVIX = {
+  'normalize_rewards': False,
+  'num_envs': 16,
+  'unroll_length': 128,
+  'learning_rate': 2.5e-4,
+  'learning_rate_schedule': 'linear',
+  'clip_value': 0.2,
+  'num_epochs': 1,
+  'num_minibatches': 8,
+  'minibatch_of': 'transitions',
+  'torso': 'mlp',
+  'mlp_sizes': (64, 64),
+  'activation': 'tanh',
+  'separate_critic': True,
+  'num_steps': 1_000_000,
+}
+# Craftax's (Craftax_Baselines, ppo.py), with fewer steps than its billion.
+PPO_CRAFTAX = {
+  'normalize_rewards': False,
+  'num_envs': 1024,
+  'unroll_length': 64,
+  'gae_lambda': 0.8,
+  'learning_rate': 2e-4,
+  'learning_rate_schedule': 'linear',
+  'max_gradient_norm': 1.0,
+  'clip_value': 0.2,
+  'num_minibatches': 8,
+  'minibatch_of': 'transitions',
+  'mlp_sizes': (512, 512, 512),
+  'activation': 'tanh',
+  'init': 'orthogonal',
+  'separate_critic': True,
+  'num_steps': 100_000_000,
+}
 
 # PQN's are those of its authors (purejaxql, config/alg), except for exploration; see `PQNConfig`. For
 # CartPole and Acrobot; an episode of 500 steps has a return of 50 with this scale.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 def unknown_task(family: str, task: str, known: Iterable[str], where: str = '') -> ValueError:
@@ -21,3 +22,21 @@ def unknown_task(family: str, task: str, known: Iterable[str], where: str = '') 
   return ValueError(
     f'--env={family}:{task}: {family} has no {task!r}{where}{hint} ({", ".join(known)})'
   )
+
+
+def negative_limit(max_episode_steps: int) -> ValueError:
+  """Returns the error for a negative time limit."""
+  return ValueError(
+    f'--env_options=max_episode_steps={max_episode_steps} must be 0 or more; 0 is the limit that the '
+    'suite itself has.'
+  )
+
+
+@contextlib.contextmanager
+def one_sentence(name: str) -> Iterator[None]:
+  """Turns what a suite raises while it makes an environment into a ValueError with its first line."""
+  try:
+    yield
+  except Exception as error:
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    raise ValueError(f'--env={name} cannot be made: {first}') from error

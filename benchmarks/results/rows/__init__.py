@@ -11,6 +11,7 @@ from benchmarks.results.rows import (
   classic_control,
   experiments,
   gossip,
+  jax_suites,
   lifetimes,
   memory,
   minatar,
@@ -21,7 +22,14 @@ from benchmarks.results.rows import (
   search,
 )
 
-GROUPS = (*experiments.GROUPS, *gossip.GROUPS, *population.GROUPS, *minatar.GROUPS, *mujoco.GROUPS)
+GROUPS = (
+  *experiments.GROUPS,
+  *gossip.GROUPS,
+  *population.GROUPS,
+  *minatar.GROUPS,
+  *jax_suites.GROUPS,
+  *mujoco.GROUPS,
+)
 
 TASKS = (
   *classic_control.TASKS,
@@ -34,6 +42,7 @@ TASKS = (
   *gossip.TASKS,
   *population.TASKS,
   *minatar.TASKS,
+  *jax_suites.TASKS,
   *mujoco.TASKS,
   *pong.TASKS,
 )
