@@ -8,28 +8,27 @@ import platform
 import zlib
 from collections.abc import Mapping
 
-from launchers.placement import Resources
 from rundir import user_cache
 
 _MAX_BYTES = 1 << 29
 _PROCESSOR = '/proc/cpuinfo'
 
 
-def variables(resources: Resources, environment: Mapping[str, str]) -> dict[str, str]:
+def variables(environment: Mapping[str, str]) -> dict[str, str]:
   """Returns the variables with which JAX keeps what it compiles for the next run.
 
-  They concern CPUs only. Several processes may use the directory at a time; JAX removes what was used
-  longest ago.
+  Several processes may use the directory at a time; JAX removes what was used longest ago. An entry's
+  name depends on the kind of device and the versions of JAX and its plug-in, so that CPUs and different
+  accelerators share a directory as well.
 
   Args:
-    resources: of the process; {} is returned where it has an accelerator.
     environment: the user's variables. {} is returned if one of them is about JAX's cache, or if the
       directory cannot be made.
   """
   chosen = any(
     name.startswith(('JAX_COMPILATION_CACHE', 'JAX_ENABLE_COMP')) for name in environment
   )
-  if resources.accelerator is not None or chosen:
+  if chosen:
     return {}
   directory = user_cache.path(f'xla-{_processor()}', environment)
   try:

@@ -76,7 +76,7 @@ def launch(
           log_path = binding.log_path(run_dir, task)
           size = len(program.groups[task.label])
           resources = placement[task.label].of_node(task.index, size)
-          variables = compile_cache.variables(resources, os.environ)
+          variables = compile_cache.variables(os.environ)
           variables |= environment_variables(resources) | identity
           nodes.append(LocalNode(task, resources, log_path, guard, variables))
       return supervise.supervise(nodes, asked, out, callbacks, node_timeout)
