@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import json
 import math
 import os
@@ -21,7 +22,6 @@ from typing import Any
 import psutil
 
 from benchmarks.running import ROOT, RunningProgram
-from environments import jax_registry
 from rundir import curves, files
 from rundir.roles import LEARNER
 
@@ -222,8 +222,8 @@ def anakin(section: Section) -> None:
 
 def craftax(section: Section) -> None:
   """Anakin's PPO on Craftax: steps/s, and seconds to a return of 5."""
-  if 'craftax' not in jax_registry.families():
-    raise Skipped('this checkout has no environment craftax:<id>')
+  if importlib.util.find_spec('craftax') is None:
+    raise Skipped('the package craftax is not installed; run `make add PACKAGES=craftax`')
   env, num_envs = 'craftax:Craftax-Symbolic-v1', section.size(1024, 8)
   flags = {'agent': 'ppo', 'env': env, 'num_envs': num_envs, 'num_steps': 1 << 40}
   _to_return(section, 5.0, program='anakin', **flags)
