@@ -169,7 +169,7 @@ def test_jumanjis_time_limit_terminates_where_the_agent_sees_the_clock():
   environment = make('jumanji:Game2048-v1')
   assert 'step_count' not in environment.observation_spec
   environment = make('jumanji:RubiksCube-v0', 'time_limit=3')
-  rows, _ = first_end(environment, lambda i: jnp.int32(i))
+  rows, _ = first_end(environment, lambda i: jnp.int32([i, 0, 0]))
   assert [round(float(r.observation['step_count']), 3) for r in rows] == [0.333, 0.667, 1]
   assert rows[-1].discount == 0
 
