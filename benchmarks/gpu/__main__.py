@@ -68,7 +68,7 @@ def main(argv: list[str]) -> None:
     record = {
       **output.machine(),
       **provenance.machine(),
-      **provenance.code(ROOT),
+      **provenance.code(str(ROOT)),
       'device': 'cpu' if dry else _device(),
       'dry_run': dry,
     }
