@@ -73,16 +73,16 @@ class Section:
     """Launches a program without evaluator; kills it in the end.
 
     Args:
-      name: of the run; its directory is beside the results.
-      **flags: flags of launch.py.
+      name: of the launch, in the results; its run directory is beside them.
+      **flags: flags of launch.py; `resume` is the name of the launch to resume, and the only one.
     """
-    run_dir = f'{self.path.removesuffix(".json")}-{name}'
+    run_dir = f'{self.path.removesuffix(".json")}-{flags.get("resume", name)}'
     common = {'run_dir': run_dir, 'eval_envs': 0, **({'accelerator': 'gpu'} if self.gpu else {})}
     given = {'resume': run_dir} if flags.get('resume') else {**common, **flags}
     words = [f'--{key}={value}' for key, value in given.items()]
     launched = RunningProgram(run_dir, *words, deadline=max(self.left, 1.0))
     try:
-      yield _Followed(self, launched, ' '.join(words))
+      yield _Followed(self, name, launched, ' '.join(words))
     finally:
       launched.kill()
 
@@ -90,14 +90,14 @@ class Section:
 class _Followed:
   """A launched program, its rate, its return, and the memory that it uses."""
 
-  def __init__(self, section: Section, program: RunningProgram, words: str):
-    self._section, self._program = section, program
+  def __init__(self, section: Section, name: str, program: RunningProgram, words: str):
+    self._section, self._name, self._program = section, name, program
     self._started = time.monotonic()
     self._known = len(self._rows())
     self.found: dict[str, Any] = {'flags': words}
 
   def follow(self, done: Callable[[dict[str, Any]], bool] = lambda found: False) -> dict[str, Any]:
-    """Watches the program until `done`, the end of the section or its own; returns what was seen.
+    """Watches the program until `done`, the end of the section or its own; reports what it saw.
 
     Returns:
       flags: as launched.
@@ -116,6 +116,7 @@ class _Followed:
     while True:
       over = self._program.launcher.poll()
       self._look()
+      self._section.report(**{self._name: found})
       if done(found) or over == 0:
         return found
       if over is not None:
@@ -189,9 +190,7 @@ def _to_return(section: Section, target: float, **flags: Any) -> None:
       lambda found: 'steps_per_second' in found and found.get('best_return', -math.inf) >= target
     )
   reached = found.get('best_return', -math.inf) >= target
-  section.report(
-    **found, target_return=target, seconds_to_target=found['seconds'] if reached else None
-  )
+  section.report(target_return=target, seconds_to_target=found['seconds'] if reached else None)
 
 
 def _atari(section: Section) -> dict[str, Any]:
@@ -207,8 +206,7 @@ def restart(section: Section) -> None:
   """Sebulba on Pong: the seconds to its first report without compiled functions, and again with them."""
   for name in ('cold', 'restart'):
     with section.program(name, program='sebulba', agent='ppo', **_atari(section)) as program:
-      found = program.follow(lambda found: 'seconds_to_first_report' in found)
-    section.report(**{name: found})
+      program.follow(lambda found: 'seconds_to_first_report' in found)
     if 'cut' in section.results:
       return
 
@@ -234,20 +232,20 @@ def memory(section: Section) -> None:
   env, num_envs = section.size(('gymnax:Breakout-MinAtar', 4096), ('catch', 64))
   flags = {'agent': 'ppo', 'env': env, 'num_envs': num_envs, 'num_steps': 1 << 40}
   with section.program('run', program='anakin', **flags) as program:
-    section.report(**program.follow(lambda found: 'steps_per_second' in found), num_envs=num_envs)
+    program.follow(lambda found: 'steps_per_second' in found)
 
 
 def _resumed(section: Section, env: str, **flags: Any) -> None:
   """R2D2 with a stop by Ctrl-C and a resume in between, each until it has a rate."""
   enough = 'steps_per_second'
   flags = {**flags, 'env': env, 'num_steps': 1 << 40}
-  with section.program('run', program='r2d2', **flags) as program:
-    section.report(before=program.follow(lambda found: enough in found))
+  with section.program('begun', program='r2d2', **flags) as program:
+    program.follow(lambda found: enough in found)
     if 'cut' in section.results:
       return
     section.report(seconds_to_stop=program.stop())
-  with section.program('run', resume=True) as program:
-    section.report(resumed=program.follow(lambda found: enough in found))
+  with section.program('resumed', resume='begun') as program:
+    program.follow(lambda found: enough in found)
 
 
 def r2d2_minatar(section: Section) -> None:
