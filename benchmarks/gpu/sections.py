@@ -238,7 +238,9 @@ def memory(section: Section) -> None:
 def _resumed(section: Section, env: str, **flags: Any) -> None:
   """R2D2 with a stop by Ctrl-C and a resume in between, each until it has a rate."""
   enough = 'steps_per_second'
-  flags = {**flags, 'env': env, 'num_steps': 1 << 40}
+  # By default learning would wait for a share of num_steps.
+  flags = {**flags, 'min_replay_size': section.size(1000, 16)}
+  flags |= {'env': env, 'num_steps': 1 << 40}
   with section.program('begun', program='r2d2', **flags) as program:
     program.follow(lambda found: enough in found)
     if 'cut' in section.results:
