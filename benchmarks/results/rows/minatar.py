@@ -269,7 +269,10 @@ TASKS = (
     'Breakout',
     (5.0, 15.0, 30.0),
     peer=True,
-    missed="`anakin`, V-trace, stays below purejaxrl's PPO: it does one gradient step a batch.",
+    missed=(
+      "`anakin`, V-trace, stays below purejaxrl's PPO: it does one gradient step a batch. `anakin-pqn` "
+      "stays below PPO as well, and below the one seed of its authors' code."
+    ),
   ),
   _in_gymnax('Asterix', (5.0, 15.0)),
   _in_gymnax('Freeway', (30.0, 50.0)),
