@@ -18,8 +18,9 @@ from agents.actor_critic.choice import make_distribution
 from agents.actor_critic.config import ActorCriticConfig, PolicyConfig
 from agents.actor_critic.head import PolicyValue, PolicyValueHead
 from agents.actor_critic.normalization import DISCOUNTED_RETURN
-from agents.agent import ActOutput, Agent, LearnerState
+from agents.agent import ActOutput, LearnerState
 from agents.axes import swapped
+from agents.network_agent import NetworkAgent
 from agents.networks.recurrent import RecurrentNetwork
 from agents.optimizers import Optimizer
 from agents.spaces import check_normalization
@@ -41,7 +42,7 @@ class Rows(NamedTuple):
     return masked.transitions(self.timestep.step_type[:-1])
 
 
-class PolicyAgent(Agent):
+class PolicyAgent(NetworkAgent):
   """An agent with a stochastic policy and a value; subclasses define `init`, `update` and the loss.
 
   The constructor starts no JAX backend.
@@ -90,32 +91,9 @@ class PolicyAgent(Agent):
     self.network, self.looped_network = network(False), network(True)
     self._optimizer = Optimizer(config, gradient_steps)
 
-  def initial_core_state(self, batch_size: int) -> Nest:
-    """Returns the core state at the start of an episode.
-
-    It is that of `agents.networks.core_state`, `{}` without core and frame stack.
-    """
-    return self.network.initial_core_state(batch_size)
-
   def exploration(self, num_environments: int) -> np.ndarray:
     """Returns ones: training environments sample from the policy. 0 would select its mode."""
     return np.ones((num_environments,), np.float32)
-
-  def act(
-    self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
-  ) -> ActOutput:
-    """Acts by `policy`, and keeps the core state: memory and stacked frames.
-
-    Args:
-      params: the `params` of a learner state.
-      core_state: `[B, ...]` per leaf, before the timestep.
-      timestep: fields are `[B, ...]`.
-      exploration: float32 `[B]`.
-      keys: `[B]` typed PRNG keys, one for each environment.
-    """
-    output, core_state = self.network.step(params, core_state, timestep)
-    action, extras = self.policy(params, output, timestep, exploration, keys)
-    return ActOutput(action, extras, self.network.record_action(core_state, action))
 
   def policy(
     self, params: Nest, output: PolicyValue, timestep: Timestep, exploration: Array, keys: Array

@@ -7,14 +7,14 @@ import jax
 import numpy as np
 
 from agents.action_mask import LegalActions
-from agents.agent import ActOutput, Agent
+from agents.network_agent import NetworkAgent
 from agents.networks.recurrent import RecurrentNetwork
 from agents.q_learning.config import EpsilonConfig
 from agents.q_learning.epsilon_greedy import epsilon_greedy, epsilons
 from agents.types import Array, Nest, Timestep
 
 
-class QLearning(Agent):
+class QLearning(NetworkAgent):
   """An agent that acts epsilon-greedily by values of discrete actions; subclasses learn them.
 
   Attributes:
@@ -42,30 +42,10 @@ class QLearning(Agent):
     self._epsilons = config
     self._legal = LegalActions(observation_spec, action_spec)
 
-  def initial_core_state(self, batch_size: int) -> Nest:
-    """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf."""
-    return self.network.initial_core_state(batch_size)
-
   def exploration(self, num_environments: int) -> np.ndarray:
     """Returns the probabilities of random actions, float32 `[num_environments]`, descending."""
     base, alpha = self._epsilons.epsilon_base, self._epsilons.epsilon_alpha
     return epsilons(num_environments, base, alpha).astype(np.float32)
-
-  def act(
-    self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
-  ) -> ActOutput:
-    """Acts by `policy`, and keeps the core state: memory and stacked frames.
-
-    Args:
-      params: the `params` of a learner state.
-      core_state: `[B, ...]` per leaf, before the timestep.
-      timestep: fields are `[B, ...]`.
-      exploration: float32 `[B]`.
-      keys: `[B]` typed PRNG keys, one for each environment.
-    """
-    q_values, core_state = self.network.step(params, core_state, timestep)
-    action, extras = self.policy(params, q_values, timestep, exploration, keys)
-    return ActOutput(action, extras, self.network.record_action(core_state, action))
 
   def policy(
     self, params: Nest, output: Array, timestep: Timestep, exploration: Array, keys: Array

@@ -12,10 +12,11 @@ import numpy as np
 import optax
 
 from agents import masked, shapes
-from agents.agent import ActOutput, Agent, UpdateOutput
+from agents.agent import UpdateOutput
 from agents.axes import swapped
 from agents.boxes import Box
 from agents.metrics import policy_lag
+from agents.network_agent import NetworkAgent
 from agents.networks.recurrent import IdentityHead, RecurrentNetwork
 from agents.networks.torsos import hidden_init, output_init
 from agents.optimizers import Optimizer
@@ -57,7 +58,7 @@ class ActionValue(nn.Module):
     return nn.Dense(1, kernel_init=output_init(self.init_of))(x)[..., 0]
 
 
-class QTOpt(Agent):
+class QTOpt(NetworkAgent):
   """QT-Opt (Kalashnikov et al. 2018): the policy is a search for the action with the highest Q.
 
   The target of a transition is r + gamma d V(s'), where V(s') is the smaller of the two target networks'
@@ -119,29 +120,9 @@ class QTOpt(Agent):
     lagged, online, pending = copies
     return state._replace(params=Params(params.average, lagged), online=online, pending=pending)
 
-  def initial_core_state(self, batch_size: int) -> Nest:
-    """Returns the frames before an episode, `[batch_size, ...]`; `{}` without a frame stack."""
-    return self.network.initial_core_state(batch_size)
-
   def exploration(self, num_environments: int) -> np.ndarray:
     """Returns the probabilities of random actions, float32 `[num_environments]`: all `epsilon`."""
     return np.full(num_environments, self._config.epsilon, np.float32)
-
-  def act(
-    self, params: Params, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
-  ) -> ActOutput:
-    """Acts by `policy`, and keeps the core state: stacked frames.
-
-    Args:
-      params: the `params` of a learner state.
-      core_state: `[B, ...]` per leaf, before the timestep.
-      timestep: fields are `[B, ...]`.
-      exploration: float32 `[B]`.
-      keys: `[B]` typed PRNG keys, one for each environment.
-    """
-    features, core_state = self.network.step(params.average['torso'], core_state, timestep)
-    action, extras = self.policy(params, features, timestep, exploration, keys)
-    return ActOutput(action, extras, self.network.record_action(core_state, action))
 
   def policy(
     self, params: Params, output: Array, timestep: Timestep, exploration: Array, keys: Array
@@ -271,6 +252,9 @@ class QTOpt(Agent):
     return UpdateOutput(
       QTOptState(params, online, pending, opt_state, learner_steps, state.key), None, metrics
     )
+
+  def _output(self, params: Params, core_state: Nest, timestep: Timestep) -> tuple[Nest, Nest]:
+    return self.network.step(params.average['torso'], core_state, timestep)
 
   def _features(self, network: Nest, unrolls: Unroll) -> Array:
     """Returns the features of all rows, `[B, L, F]`."""

@@ -12,10 +12,11 @@ import optax
 
 from agents import masked, shapes
 from agents.actor_critic.distributions import SquashedGaussian
-from agents.agent import ActOutput, Agent, UpdateOutput
+from agents.agent import UpdateOutput
 from agents.axes import swapped
 from agents.boxes import Box
 from agents.metrics import policy_lag
+from agents.network_agent import NetworkAgent
 from agents.networks.recurrent import IdentityHead, RecurrentNetwork
 from agents.optimizers import Optimizer
 from agents.sac.config import SACConfig
@@ -42,7 +43,7 @@ class SACState(NamedTuple):
   key: Array  # uint32 `[...]`, data of the PRNG key of the update's own actions; it never changes.
 
 
-class SAC(Agent):
+class SAC(NetworkAgent):
   """Soft actor-critic with a tuned temperature (Haarnoja et al. 2018b, algorithm 1).
 
   The policy is tanh of a Gaussian, scaled to the bounds of the actions. Log-probabilities and entropies
@@ -111,30 +112,9 @@ class SAC(Agent):
     """Returns a new learner state, whose critics and target critics have the other run's parameters."""
     return state._replace(params=params, target_critics=jax.tree.map(np.copy, params.critics))
 
-  def initial_core_state(self, batch_size: int) -> Nest:
-    """Returns the frames before an episode, `[batch_size, ...]`; `{}` without a frame stack."""
-    return self.network.initial_core_state(batch_size)
-
   def exploration(self, num_environments: int) -> np.ndarray:
     """Returns ones: training environments sample from the policy. 0 would select its mode."""
     return np.ones(num_environments, np.float32)
-
-  def act(
-    self, params: Params, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
-  ) -> ActOutput:
-    """Acts by `policy`, and keeps the core state: stacked frames.
-
-    Args:
-      params: the `params` of a learner state.
-      core_state: `[B, ...]` per leaf, before the timestep.
-      timestep: fields are `[B, ...]`.
-      exploration: float32 `[B]`.
-      keys: `[B]` typed PRNG keys, one for each environment.
-    """
-    features, core_state = self.network.step(params.policy['torso'], core_state, timestep)
-    logits = self._policy.apply(params.policy['head'], features)
-    action, extras = self.policy(params, logits, timestep, exploration, keys)
-    return ActOutput(action, extras, self.network.record_action(core_state, action))
 
   def policy(
     self, params: Params, output: Array, timestep: Timestep, exploration: Array, keys: Array
@@ -257,6 +237,10 @@ class SAC(Agent):
     return UpdateOutput(
       SACState(params, target_critics, opt_state, learner_steps, state.key), None, metrics
     )
+
+  def _output(self, params: Params, core_state: Nest, timestep: Timestep) -> tuple[Nest, Nest]:
+    features, core_state = self.network.step(params.policy['torso'], core_state, timestep)
+    return self._policy.apply(params.policy['head'], features), core_state
 
   def _features(self, torso: Nest, unrolls: Unroll, rows: slice) -> Array:
     """Returns the features of some rows, `[B, rows, F]`."""
