@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import psutil
-
+from benchmarks.peers import tree
 from rundir import files
 
 # Between the time that a section is told and its kill, for what it launched to end, and for its record.
@@ -74,9 +71,10 @@ def _section(
   started = time.monotonic()
   results, log = (os.path.join(directory, f'{name}.{ending}') for ending in ('json', 'log'))
   stated = max(share - GRACE_SECONDS, share / 2)
-  with open(log, 'w') as out:
+  with open(log, 'w') as out, tree.killed_at_the_end() as processes:
     process = subprocess.Popen(
       command(name, stated, results),
+      env=os.environ | processes.variables,
       stdin=subprocess.DEVNULL,
       stdout=out,
       stderr=out,
@@ -86,8 +84,6 @@ def _section(
       code = process.wait(max(share - _ENDED_SECONDS, share / 2))
     except subprocess.TimeoutExpired:
       code = None
-    finally:
-      kill(process)
   found = _read(results)
   section: dict[str, Any] = {'share_seconds': share, 'seconds': time.monotonic() - started}
   cut = found.pop('cut', False)
@@ -101,20 +97,6 @@ def _section(
   else:
     section['ended'] = 'complete'
   return section | {'results': found}
-
-
-def kill(process: subprocess.Popen[Any]) -> None:
-  """Kills a process that leads a session, and its descendants, in sessions of their own too."""
-  try:
-    family = psutil.Process(process.pid).children(recursive=True)
-  except psutil.NoSuchProcess:
-    family = []
-  with contextlib.suppress(ProcessLookupError):
-    os.killpg(process.pid, signal.SIGKILL)
-  for child in family:
-    with contextlib.suppress(psutil.NoSuchProcess):
-      child.kill()
-  process.wait()
 
 
 def _read(path: str) -> dict[str, Any]:
