@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import functools
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -25,14 +24,11 @@ from matplotlib.figure import Figure
 
 from agents.networks.config import CORES
 from agents.types import MID
-from benchmarks import options, output
+from benchmarks import compiled, options, output
 from nodes.unrolls.assembler import unroll_spec
-from programs import registry
 
 _LENGTHS = flags.DEFINE_list('lengths', ['20', '80'], 'transitions of an unroll')
 _CORES = tuple(name for name in CORES if name != 'none')  # The LSTM is the first.
-
-Work = Callable[[], Any]
 
 
 def sized(core: str, length: int) -> Any:
@@ -53,15 +49,13 @@ def lengths() -> list[int]:
     raise ValueError(f'--lengths={given} must be whole numbers: 20,80.') from None
 
 
-def make_work(config: Any) -> tuple[Work, Work]:
+def make_work(config: Any) -> tuple[compiled.Work, compiled.Work]:
   """Returns compiled functions that do an update and an answer, and compiles them.
 
   Args:
     config: the program's options.
   """
-  module = registry.load(options.program())
-  spec = module.environments.make_spec(config.run.env, config.run.env_options)
-  agent = module.make_agent(config)(spec.observations, spec.actions)
+  agent, spec = compiled.make_agent(config)
   batch = config.replay.batch_size
   state = jax.jit(agent.init)(jax.random.key(0))
   unrolls = jax.tree.map(lambda x: jnp.zeros((batch, *x.shape), x.dtype), unroll_spec(agent, spec))
@@ -72,25 +66,10 @@ def make_work(config: Any) -> tuple[Work, Work]:
   )
   unrolls = unrolls._replace(timestep=timestep)
   update = functools.partial(jax.jit(agent.update), state, unrolls)
-  answer = functools.partial(
-    jax.jit(agent.act),
-    state.params,
-    agent.initial_core_state(batch),
-    jax.tree.map(lambda x: x[:, 0], timestep),
-    agent.exploration(batch),
-    jax.random.split(jax.random.key(1), batch),
-  )
+  first = jax.tree.map(lambda x: x[:, 0], timestep)
+  answer = compiled.make_answer(agent, state.params, first)
   jax.block_until_ready((update(), answer()))
   return update, answer
-
-
-def seconds_of(work: Work, seconds: float) -> float:
-  """Returns the seconds of one call, from a timing of at least `seconds`."""
-  calls, started = 0, time.perf_counter()
-  while calls == 0 or time.perf_counter() - started < seconds:
-    jax.block_until_ready(work())
-    calls += 1
-  return (time.perf_counter() - started) / calls
 
 
 def draw(title: str, rows: Sequence[dict[str, Any]]) -> Figure:
@@ -138,7 +117,9 @@ def main(argv: list[str]) -> None:
     timings: dict[str, list[tuple[float, ...]]] = {core: [] for core in _CORES}
     for _ in range(options.REPEATS.value):
       for core, work in works.items():
-        timings[core].append(tuple(seconds_of(w, options.STAGE_SECONDS.value) for w in work))
+        timings[core].append(
+          tuple(compiled.seconds_of(w, options.STAGE_SECONDS.value) for w in work)
+        )
     for core, timed in timings.items():
       update, answer = map(statistics.median, zip(*timed, strict=True))
       row = {

@@ -12,10 +12,8 @@ is the median of --repeats timings of --stage_seconds.
 
 from __future__ import annotations
 
-import functools
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -24,8 +22,7 @@ from absl import flags
 from matplotlib.figure import Figure
 
 from agents.types import FIRST, Timestep
-from benchmarks import options, output
-from programs import registry
+from benchmarks import compiled, options, output
 
 _BATCHES = flags.DEFINE_list('batches', ['1', '8', '32', '128'], 'environments in a batch')
 _SIMULATIONS = flags.DEFINE_list(
@@ -46,45 +43,24 @@ def sizes(flag: flags.FlagHolder[list[str]]) -> list[int]:
   return values
 
 
-def make_answer(config: Any, batch: int) -> Callable[[], Any]:
+def make_answer(config: Any, batch: int) -> compiled.Work:
   """Returns a compiled function that answers a batch of first rows, and compiles it.
 
   Args:
     config: the program's options.
     batch: number of environments.
   """
-  module = registry.load(options.program())
-  spec = module.environments.make_spec(config.run.env, config.run.env_options)
-  agent = module.make_agent(config)(spec.observations, spec.actions)
-  params = jax.jit(agent.init)(jax.random.key(0)).params
+  agent, spec = compiled.make_agent(config)
   timestep = Timestep(
     np.full(batch, FIRST),
     np.zeros(batch, np.float32),
     np.ones(batch, np.float32),
     jax.tree.map(lambda leaf: np.stack([leaf.generate_value()] * batch), spec.observations),
   )
-  answer = functools.partial(
-    jax.jit(agent.act),
-    params,
-    agent.initial_core_state(batch),
-    timestep,
-    agent.exploration(batch),
-    jax.random.split(jax.random.key(1), batch),
-  )
+  params = jax.jit(agent.init)(jax.random.key(0)).params
+  answer = compiled.make_answer(agent, params, timestep)
   jax.block_until_ready(answer())
   return answer
-
-
-def seconds_of(answer: Callable[[], Any], seconds: float, repeats: int) -> float:
-  """Returns the seconds of one answer: the median of `repeats` timings of at least `seconds`."""
-  timings = []
-  for _ in range(repeats):
-    answers, started = 0, time.perf_counter()
-    while answers == 0 or time.perf_counter() - started < seconds:
-      jax.block_until_ready(answer())
-      answers += 1
-    timings.append((time.perf_counter() - started) / answers)
-  return statistics.median(timings)
 
 
 def draw(title: str, rows: Sequence[dict[str, Any]]) -> Figure:
@@ -132,8 +108,10 @@ def main(argv: list[str]) -> None:
   for count in sizes(_SIMULATIONS):
     sized = options.config(changes={'num_simulations': count})
     for batch in sizes(_BATCHES):
-      taken = seconds_of(
-        make_answer(sized, batch), options.STAGE_SECONDS.value, options.REPEATS.value
+      answer = make_answer(sized, batch)
+      taken = statistics.median(
+        compiled.seconds_of(answer, options.STAGE_SECONDS.value)
+        for _ in range(options.REPEATS.value)
       )
       row = {
         'batch': batch,
