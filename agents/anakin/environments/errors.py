@@ -24,11 +24,11 @@ def unknown_task(family: str, task: str, known: Iterable[str], where: str = '') 
   )
 
 
-def negative_limit(max_episode_steps: int) -> ValueError:
-  """Returns the error for a negative time limit."""
+def negative_limit(max_episode_steps: int, suite: str = 'the suite') -> ValueError:
+  """Returns the error for a negative time limit of a suite's environment."""
   return ValueError(
-    f'--env_options=max_episode_steps={max_episode_steps} must be 0 or more; 0 is the limit that the '
-    'suite itself has.'
+    f'--env_options=max_episode_steps={max_episode_steps} must be 0 or more; 0 is the limit that '
+    f'{suite} itself has.'
   )
 
 

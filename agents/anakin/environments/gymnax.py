@@ -7,10 +7,10 @@ from typing import Any
 import dm_env.specs
 import gymnax
 import jax
-import jax.numpy as jnp
 
 from agents.anakin.environment import begin_episode, transition
 from agents.anakin.environments import errors, gymnax_spaces
+from agents.anakin.environments.suite import as_arrays
 from agents.types import Array, Nest, Timestep
 
 
@@ -78,10 +78,7 @@ def make(task: str, *, max_episode_steps: int = 0) -> Gymnax:
   if task not in known:
     raise errors.unknown_task('gymnax', task, known)
   if max_episode_steps < 0:
-    raise ValueError(
-      f'--env_options=max_episode_steps={max_episode_steps} must be 0 or more; 0 is the limit that '
-      'gymnax itself has.'
-    )
+    raise errors.negative_limit(max_episode_steps, 'gymnax')
   try:
     environment, params = gymnax.make(task)
   except OSError as error:
@@ -92,8 +89,3 @@ def make(task: str, *, max_episode_steps: int = 0) -> Gymnax:
     number = type(params.max_steps_in_episode)  # A float in BernoulliBandit-misc.
     params = params.replace(max_steps_in_episode=number(max_episode_steps))
   return Gymnax(environment, params, f'gymnax:{task}')
-
-
-def as_arrays(state: Nest) -> Nest:
-  """Returns a state without Python numbers, so that its dtypes are the same from every method."""
-  return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), state)

@@ -82,7 +82,7 @@ class SuiteEnvironment(abc.ABC):
   def reset(self, key: Array) -> tuple[SuiteState, Timestep]:
     """Begins an episode. See `JaxEnvironment`."""
     state, observation = self._begin(key)
-    return SuiteState(_strong(state), jnp.int32(0)), begin_episode(self._observe(observation))
+    return SuiteState(as_arrays(state), jnp.int32(0)), begin_episode(self._observe(observation))
 
   def step(self, state: SuiteState, action: Array, key: Array) -> tuple[SuiteState, Timestep]:
     """Steps, without the suite's own reset. See `JaxEnvironment`."""
@@ -96,7 +96,7 @@ class SuiteEnvironment(abc.ABC):
     timestep = transition(
       self._observe(moved.observation), moved.reward, jnp.asarray(moved.terminated, bool), truncated
     )
-    return SuiteState(_strong(moved.state), steps), timestep
+    return SuiteState(as_arrays(moved.state), steps), timestep
 
   @abc.abstractmethod
   def _begin(self, key: Array) -> tuple[Any, Any]:
@@ -176,7 +176,6 @@ def defaults(constructor: Callable[..., Any]) -> dict[str, Any]:
   }
 
 
-def _strong(state: Any) -> Any:
+def as_arrays(state: Nest) -> Nest:
   """Returns a state without Python numbers and weak types, so that its dtypes are always the same."""
-  arrays = jax.tree.map(jnp.asarray, state)
-  return jax.tree.map(lambda x: jnp.asarray(x, x.dtype), arrays)
+  return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), state)
