@@ -90,8 +90,9 @@ class _Front:
   def start_again(self):
     """Waits until the job waits in the queue, and shortens its wait of two minutes."""
     job_id = self.wait_until_requeued()
-    # Complains about a component that still runs, because its hosts were not lost.
-    command = ['scontrol', 'update', f'jobid={job_id}', 'starttime=now']
+    # Complains about a component that still runs, because its hosts were not lost. A host refuses a job
+    # that starts in the second in which it was ended there: its credentials count whole seconds.
+    command = ['scontrol', 'update', f'jobid={job_id}', 'starttime=now+2seconds']
     subprocess.run(command, env=self._cluster.environment, capture_output=True)
     self.says(rf'job {job_id}, restart \d')
 
