@@ -17,7 +17,8 @@ OTHERS = '*'
 # The preset that applies unless --preset names another, and the one that sets nothing.
 DEFAULT, NONE = 'default', 'none'
 
-# Environment (family, family:task or OTHERS) to option to value; a value may be a `Rule`.
+# Environment (family, family:task or OTHERS) to option to value; a value may be a `Rule`. What a task's
+# own entry does not set, its family's does. OTHERS is for environments with neither.
 Table = Mapping[str, Mapping[str, Any]]
 
 
@@ -119,4 +120,6 @@ def _check_type(known: Mapping[str, Any], name: str, value: Any) -> None:
 
 def _of(table: Table, env: str) -> dict[str, Any]:
   family = env.partition(':')[0]
-  return {**table.get(family, table.get(OTHERS, {})), **table.get(env, {})}
+  if family not in table and env not in table:
+    return dict(table.get(OTHERS, {}))
+  return {**table.get(family, {}), **table.get(env, {})}

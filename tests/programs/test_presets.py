@@ -75,6 +75,36 @@ def test_options_of_the_environment_that_are_not_given_stay_as_in_the_preset():
   assert config_of('sebulba', **given, env_options=preset).run.env_options == preset
 
 
+def test_the_preset_of_a_task_adds_to_that_of_its_family_but_not_to_that_of_other_environments():
+  presets = {
+    preset_choice.OTHERS: {'discount': 0.9, 'num_envs': 32},
+    'gymnax': {'discount': 0.95, 'num_envs': 64},
+    'gymnax:Pendulum-v1': {'num_envs': 128},
+    'minatar:breakout': {'num_envs': 256},
+  }
+  variant = agent_choice.Variant(None, presets)
+
+  def preset(env):
+    return preset_choice.options(variant, env, preset_choice.DEFAULT)
+
+  assert preset('gymnax:Pendulum-v1') == {'discount': 0.95, 'num_envs': 128}
+  assert preset('gymnax:Acrobot-v1') == presets['gymnax']
+  assert preset('minatar:breakout') == {'num_envs': 256}
+  assert preset('minatar:freeway') == presets[preset_choice.OTHERS]
+
+
+def test_pqn_plays_a_game_of_minatar_with_its_authors_values_in_both_implementations():
+  configs = [
+    config_of('anakin', agent='pqn', env=env)
+    for env in ('minatar:breakout', 'gymnax:Breakout-MinAtar')
+  ]
+  assert configs[0].agent == configs[1].agent
+  for config in configs:
+    agent = config.agent
+    assert (value_of(config, 'num_envs'), agent.unroll_length, agent.q_lambda) == (128, 32, 0.65)
+    assert (agent.num_epochs, agent.num_minibatches, agent.learning_rate) == (2, 32, 5e-4)
+
+
 @pytest.mark.parametrize(
   'flag',
   [
