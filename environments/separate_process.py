@@ -2,19 +2,13 @@
 
 A constructor may change the directory, block signals, start threads, end its process or crash it. None
 of this may happen to the launcher, which is the parent of every node.
-
-To enter a network namespace launch.py executes its command again, in the same process. An environment
-variable carries over what has been returned, so that nothing is tried twice.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import ctypes
-import hashlib
 import importlib
-import json
 import os
 import pickle
 import signal
@@ -26,8 +20,6 @@ from typing import Any
 from environments import crossing, entry, interpreters
 
 _VALUE, _REFUSED, _FAILED = 'value', 'refused', 'failed'
-_LARGEST = 64 << 10  # Linux limits a variable to 128 KiB; a call that is left out is repeated.
-_RETURNED = 'LAUNCHPOD_CHECKS'  # JSON: process id, what each call has returned, in base64.
 _PR_SET_PDEATHSIG = 1
 
 
@@ -49,17 +41,12 @@ def call(function: str, *arguments: Any, flag: str, python: str = '') -> Any:
     ValueError: the function raises one, or ends its process; one sentence.
     RuntimeError: the function raises something else; it has the traceback.
   """
-  question = crossing.dumps((function, arguments))
-  asked = hashlib.sha256(python.encode() + question).hexdigest()
-  answer = base64.b64decode(_BEFORE[asked]) if asked in _BEFORE else _answer(question, flag, python)
+  answer = _answer(crossing.dumps((function, arguments)), flag, python)
   kind, value = pickle.loads(answer)
   if kind == _REFUSED:
     raise ValueError(value)
   if kind == _FAILED:
     raise RuntimeError(f'{flag} cannot be tried:\n{value}')
-  carried = json.dumps([os.getpid(), _returned() | {asked: base64.b64encode(answer).decode()}])
-  if len(carried) <= _LARGEST:
-    os.environ[_RETURNED] = carried
   return value
 
 
@@ -95,16 +82,6 @@ def _ending(code: int) -> str:
   if code >= 0:
     return f'exit code {code}'
   return next((s.name for s in signal.Signals if s == -code), f'signal {-code}')
-
-
-def _returned() -> dict[str, str]:
-  """Returns what the calls of this process have returned, by what was asked."""
-  pid, returned = json.loads(os.environ.get(_RETURNED, '[0, {}]'))
-  return returned if pid == os.getpid() else {}
-
-
-# Of the command's first execution, if this is the second.
-_BEFORE = _returned()
 
 
 def main(argv: list[str]) -> None:

@@ -22,8 +22,7 @@ from launchers.placement import Resources
 from rundir import run_directory
 
 _OUTPUTS = FILES, TERMINAL
-# Isolation would execute the user's `main` again.
-_DEFAULT = Local(isolate='no')
+_DEFAULT = Local()
 
 
 def launch(

@@ -75,6 +75,11 @@ def in_memory(pem: bytes) -> IO[bytes]:
   return file
 
 
-def variable(file: IO[bytes]) -> dict[str, str]:
-  """Returns the environment variable that names a file of `in_memory`, as long as it is open."""
-  return {VARIABLE: f'/proc/{os.getpid()}/fd/{file.fileno()}'}
+def variable(file: IO[bytes], pid: int = 0) -> dict[str, str]:
+  """Returns the environment variable that names a file of `in_memory`, as long as it is open.
+
+  Args:
+    file: the file.
+    pid: the process that has it open, and has inherited it; 0 for this one.
+  """
+  return {VARIABLE: f'/proc/{pid or os.getpid()}/fd/{file.fileno()}'}

@@ -11,14 +11,54 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping
-from typing import IO
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Protocol
 
 from environments import entry
 from launchers import guard, heartbeat
 
 # `NodeProcess.exit_code` of a node that exited with code 0 before its work returned.
 EXITED_EARLY = 250
+
+
+class Child(Protocol):
+  """A process that has been started, such as a `subprocess.Popen`."""
+
+  pid: int
+
+  def poll(self) -> int | None:
+    """Returns None while it runs, then its exit code; -N if signal N killed it."""
+
+  def wait(self) -> int:
+    """Waits for it to end; returns its exit code."""
+
+
+# Takes the command of a node, all of its variables, the descriptors of its log and of its heartbeat, its
+# mark, and its working directory or None.
+Start = Callable[[Sequence[str], Mapping[str, str], tuple[int, int], int, str | None], Child]
+
+
+def execute(
+  command: Sequence[str],
+  environment: Mapping[str, str],
+  descriptors: tuple[int, int],
+  mark: int,
+  cwd: str | None,
+) -> Child:
+  """Starts a node's process; see `Start`."""
+  log, beats = descriptors
+  process = subprocess.Popen(
+    command,
+    env={**environment, heartbeat.VARIABLE: str(beats), 'LAUNCHPOD_LAUNCHER_PID': str(os.getpid())},
+    stdin=subprocess.DEVNULL,
+    stdout=log,
+    stderr=subprocess.STDOUT,
+    cwd=cwd,
+    pass_fds=[beats],
+    start_new_session=True,  # Ctrl-C in the terminal reaches the launcher only.
+  )
+  guard.put(mark, process.pid)  # It starts no process in its first milliseconds.
+  return process
 
 
 class NodeProcess:
@@ -39,6 +79,7 @@ class NodeProcess:
     log: IO[bytes],
     mark: int,
     cwd: str | None = None,
+    start: Start = execute,
   ):
     """Starts the process.
 
@@ -49,40 +90,32 @@ class NodeProcess:
       log: the file that receives its output.
       mark: of a `guard.Guard`, for this process alone.
       cwd: its working directory; None for that of the caller.
+      start: starts it.
     """
     self._mark = mark
     self._ended = False
     self._ending = threading.Lock()
     beats, beat_here = os.pipe()
     try:
-      self._popen = subprocess.Popen(
+      self._child = start(
         entry.command(python, 'launchers.node_entry', payload),
-        env={
-          **environment,
-          'PYTHONUNBUFFERED': '1',
-          'LAUNCHPOD_LAUNCHER_PID': str(os.getpid()),
-          heartbeat.VARIABLE: str(beat_here),
-        },
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        cwd=cwd,
-        pass_fds=[beat_here],
-        start_new_session=True,  # Ctrl-C in the terminal reaches the launcher only.
+        {**environment, 'PYTHONUNBUFFERED': '1'},
+        (log.fileno(), beat_here),
+        mark,
+        cwd,
       )
     except BaseException:
       os.close(beats)
       raise
     finally:
       os.close(beat_here)
-    guard.put(mark, self._popen.pid)  # It starts no process in its first milliseconds.
     self._beats = beats
-    self.pid = self._popen.pid
+    self.pid = self._child.pid
     self._listener = heartbeat.Listener(heartbeat.pipe_reader(beats))
 
   def exit_code(self) -> int | None:
     """Returns None while it runs; EXITED_EARLY if it exited with code 0 before its work returned."""
-    code = self._popen.poll()
+    code = self._child.poll()
     if code is None:
       return None
     with self._ending:
@@ -115,10 +148,10 @@ class NodeProcess:
 
   def wait(self) -> None:
     """Waits for the process to exit."""
-    self._popen.wait()
+    self._child.wait()
 
   def send(self, number: int | signal.Signals) -> None:
     """Signals the process, if it still runs, and its group."""
-    if self._popen.poll() is None:
+    if self._child.poll() is None:
       with contextlib.suppress(ProcessLookupError):
         os.killpg(self.pid, number)

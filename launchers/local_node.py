@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping
 
 from launchers import binding, memory
-from launchers.child_process import NodeProcess
+from launchers.child_process import NodeProcess, Start, execute
 from launchers.guard import Guard
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
@@ -25,6 +25,7 @@ class LocalNode:
     log_path: str,
     guard: Guard,
     variables: Mapping[str, str],
+    start: Start = execute,
   ):
     """Starts the process.
 
@@ -34,6 +35,7 @@ class LocalNode:
       log_path: receives its output.
       guard: kills what its processes leave.
       variables: what its environment has besides this process's.
+      start: starts a process.
     """
     self.name = task.name
     self.log_path = log_path
@@ -41,6 +43,7 @@ class LocalNode:
     self._payload = task.payload
     self._guard = guard
     self._variables = variables
+    self._start = start
     self._starts = 0
     self.restart()
 
@@ -64,6 +67,7 @@ class LocalNode:
         environment,
         log,
         self._guard.mark(),
+        start=self._start,
       )
     self._starts += 1
 

@@ -13,15 +13,10 @@ from collections.abc import Iterator
 from launchers import streams
 
 _WATCH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'watch.py')
-# Descriptor of the page's socket, while a local launcher executes itself again.
-_LISTENER_VARIABLE = 'LAUNCHPOD_PAGE_LISTENER'
 
 
-def listen(port: int) -> None:
-  """Opens the socket of the page.
-
-  Call it before a local run enters a network of its own: the socket stays in the network in which it
-  was opened.
+def listen(port: int) -> socket.socket:
+  """Returns the listening socket of the page.
 
   Args:
     port: its port; 0 for a free one.
@@ -29,8 +24,6 @@ def listen(port: int) -> None:
   Raises:
     ValueError: if the port cannot be used; one sentence.
   """
-  if _LISTENER_VARIABLE in os.environ:
-    return
   listener = socket.socket()
   try:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -38,20 +31,18 @@ def listen(port: int) -> None:
     listener.listen()
   except OSError as error:
     raise ValueError(f'--web_port={port} cannot be used: {error.strerror}.') from error
-  os.set_inheritable(listener.fileno(), True)
-  os.environ[_LISTENER_VARIABLE] = str(listener.detach())
+  return listener
 
 
 @contextlib.contextmanager
-def served(run_dir: str) -> Iterator[None]:
-  """Serves the page of a run on the socket of `listen`, if there is one, and prints its address."""
-  descriptor = int(os.environ.pop(_LISTENER_VARIABLE, '-1'))
-  if descriptor < 0:
+def served(run_dir: str, listener: socket.socket | None) -> Iterator[None]:
+  """Serves the page of a run on a socket of `listen`, and prints its address; None for no page."""
+  if listener is None:
     yield
     return
   token = secrets.token_urlsafe(24)
-  with socket.socket(fileno=descriptor) as listener:
-    os.set_inheritable(descriptor, False)  # Nodes do not inherit it.
+  with listener:
+    descriptor = listener.fileno()
     page = subprocess.Popen(
       [sys.executable, _WATCH, run_dir, '--web', f'--listener={descriptor}'],
       stdin=subprocess.PIPE,

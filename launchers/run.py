@@ -29,8 +29,7 @@ def start(engine: Engine, job: Job) -> int:
   Raises:
     ValueError: the directory cannot be used, or the engine rejects the job; one sentence.
   """
-  if job.page_port is not None:
-    page.listen(job.page_port)
+  listener = None if job.page_port is None else page.listen(job.page_port)
   job = engine.place(job)
   with contextlib.ExitStack() as undo:
     if not job.resumed:
@@ -46,7 +45,7 @@ def start(engine: Engine, job: Job) -> int:
         job.prepare(job)
     began = time.monotonic()
     shown = terminal.shown(job.program, job.title, job.run_dir, job.node_output, undo.pop_all)
-    with page.served(job.run_dir), shown as callbacks:
+    with page.served(job.run_dir, listener), shown as callbacks:
       code = engine.launch(job, callbacks)
       undo.pop_all()
       undo.enter_context(stop_requests.collected())  # Another Ctrl-C has nothing to stop.

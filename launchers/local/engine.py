@@ -21,8 +21,7 @@ class Local(Engine):
   """Runs a graph on this machine, one process per node.
 
   Attributes:
-    isolate: see `isolation.enter`. To enter a network namespace the process executes its command again,
-      from the start.
+    isolate: see `isolation.fork_server`.
   """
 
   isolate: str = option(
@@ -45,8 +44,7 @@ class Local(Engine):
     return [crowding] if crowding else []
 
   def place(self, job: Job) -> Job:
-    """Enters a network namespace, and chooses the GPUs of the groups."""
-    isolation.enter(self.isolate, job.placement)
+    """Chooses the GPUs of the groups."""
     sizes = {label: len(nodes) for label, nodes in job.program.groups.items()}
     job = dataclasses.replace(job, placement=accelerators.assigned(job.placement, sizes))
     if chosen := accelerators.describe(job.placement):
@@ -61,6 +59,7 @@ class Local(Engine):
       job.run_dir,
       callbacks=callbacks,
       node_timeout=job.node_timeout,
+      isolate=self.isolate,
     )
 
 
@@ -81,8 +80,14 @@ class Threads(Local):
   def check(self, job: Job, dry_run: bool) -> Sequence[str]:
     """Raises ValueError for groups that one process cannot run; warns about too few cores."""
     own_python.refuse(job.placement, _ONE_PYTHON)
+    if self.isolate == 'require':
+      raise ValueError(
+        '--isolate=require is for a process per node; use --lp_launch_type=local_mp, or leave --isolate '
+        'out.'
+      )
     return super().check(job, dry_run)
 
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Starts the threads, and waits for them."""
+    isolation.warn_of_threads(self.isolate, job.placement)
     return threads.launch(job.program, callbacks.started)

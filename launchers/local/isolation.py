@@ -1,58 +1,70 @@
-"""Runs a local run in its own network namespace, so that no other process can connect to its nodes.
+"""Gives a local run its own network namespace, so that no other process can connect to its nodes.
 
 Nodes refuse processes without the certificate of the run: see `launchers.certificate`. Other servers of
 a run ask for none: JAX's collectives, and those that environments start. A Linux network
-namespace with only a loopback interface can be reached only by the processes of the run.
-
-Only a process without threads may enter a user namespace, and launch.py has threads once it has parsed
-its flags. So it executes a script, which enters the namespace and executes launch.py again. It stays
-one process, with the same id, terminal, working directory and parent.
+namespace with only a loopback interface can be reached only by the processes of the run. The process
+that starts the nodes enters it, and the launcher stays outside.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Mapping
+from typing import IO
 
 from launchers import streams
+from launchers.local.forks import ForkServer
 from launchers.placement import Resources
 from nodes.runtime import network_namespace
 
 MODES = ('auto', 'require', 'no')
-_SCRIPT = os.path.abspath(network_namespace.__file__)
 
 
-def enter(mode: str, placement: Mapping[str, Resources]) -> None:
-  """Moves this process into its own network namespace; returns inside it, or if no move is made.
+def fork_server(mode: str, placement: Mapping[str, Resources], pem: IO[bytes]) -> ForkServer:
+  """Starts the process that starts the nodes of a run, in a network namespace of its own if it may.
 
-  To move, the process executes its command again, so call this before writing or starting anything.
-  If mode is 'auto', the process cannot move and a server lets strangers in, it prints a one-line warning
-  to stderr.
+  If mode is 'auto', there is none and a server lets strangers in, a one-line warning is printed to
+  stderr.
 
   Args:
-    mode: 'auto' moves if the system allows it and no node needs the network to find its devices;
-      'require' always moves; 'no' never does.
+    mode: 'auto' isolates if the system allows it and no node needs the network to find its devices;
+      'require' always does; 'no' never does.
     placement: resources of each group.
+    pem: see `ForkServer`.
 
   Raises:
     ValueError: if mode is 'require' and the system does not allow it.
   """
-  if mode == 'no' or os.environ.get(network_namespace.VARIABLE) == network_namespace.name():
-    return
   stays = mode == 'auto' and any(r.accelerator_kind == 'tpu' for r in placement.values())
-  obstacle = "a TPU's library asks the network about its machine" if stays else _obstacle()
-  if not obstacle:
-    sys.stdout.flush()
-    command = [sys.executable, *sys.orig_argv[1:]]
-    os.execv(sys.executable, [sys.executable, '-I', _SCRIPT, *command])
-  if mode == 'require':
+  server = ForkServer(mode != 'no' and not stays, pem)
+  if mode == 'require' and server.obstacle:
+    server.close()
     raise ValueError(
-      f'--isolate=require is not possible: {obstacle}; allow it, or set --isolate=no, with which nodes '
-      'still refuse processes without the certificate of the run (see SECURITY.md).'
+      f'--isolate=require is not possible: {_refused(server.obstacle)}; allow it, or set --isolate=no, '
+      'with which nodes still refuse processes without the certificate of the run (see SECURITY.md).'
     )
-  if exposed := _exposed(placement, namespaces=stays):
+  if stays:
+    _warn(placement, "a TPU's library asks the network about its machine", namespaces=True)
+  elif server.obstacle:
+    _warn(placement, _refused(server.obstacle), namespaces=False)
+  return server
+
+
+def warn_of_threads(mode: str, placement: Mapping[str, Resources]) -> None:
+  """Prints the warning of `fork_server` for nodes that are threads of this process.
+
+  They have no namespace. Reverb, which lets everybody in, has its own if the system allows one.
+  """
+  if mode == 'auto' and (refusal := network_namespace.refusal()):
+    _warn(placement, _refused(refusal), namespaces=False)
+
+
+def _refused(why: str) -> str:
+  return f'this system refuses a network namespace ({why})'
+
+
+def _warn(placement: Mapping[str, Resources], obstacle: str, namespaces: bool) -> None:
+  if exposed := _exposed(placement, namespaces):
     streams.say(
       f'warning: the nodes are not isolated, because {obstacle}: {" and ".join(exposed)}; see '
       'SECURITY.md (--isolate=no: no warning).',
@@ -74,12 +86,3 @@ def _exposed(placement: Mapping[str, Resources], namespaces: bool) -> list[str]:
       'close them with a firewall'
     )
   return found
-
-
-def _obstacle() -> str:
-  """Tries to enter a namespace in another process; returns the obstacle, or ''."""
-  tried = subprocess.run([sys.executable, '-I', _SCRIPT], capture_output=True, text=True)
-  if tried.returncode == 0:
-    return ''
-  why = tried.stderr.strip() or f'exit code {tried.returncode}'
-  return f'this system refuses a network namespace ({why})'

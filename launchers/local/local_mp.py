@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import os
 import signal
 import sys
 from collections.abc import Mapping
-from typing import IO
+from typing import IO, Any
 
 import launchpad as lp
 
 from launchers import binding, certificate, stop_requests, supervise
 from launchers.guard import Guard
-from launchers.local import compile_cache
+from launchers.local import compile_cache, isolation
 from launchers.local_node import LocalNode
 from launchers.placement import Resources, environment_variables
 from nodes.runtime import open_files
@@ -26,6 +28,7 @@ def launch(
   out: IO[str] | None = None,
   callbacks: supervise.RunCallbacks = supervise.NO_CALLBACKS,
   node_timeout: float = math.inf,
+  isolate: str = 'no',
 ) -> int:
   """Runs a program to completion.
 
@@ -41,47 +44,63 @@ def launch(
     out: receives reports of failures; None for stderr.
     callbacks: called while the program runs.
     node_timeout: see `supervise.supervise`.
+    isolate: see `isolation.fork_server`.
 
   Returns:
     The exit code: 0; 1 if a node failed (the end of its log, traceback last, is then in `out`); 130
     after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 
   Raises:
-    ValueError: if a node cannot be pickled or started, as on a full disk; one sentence. No node runs
-      then.
+    ValueError: if a node cannot be pickled or started, as on a full disk, or isolated, though it must
+      be; one sentence. No node runs then.
   """
   payloads = os.path.join(run_dir, 'nodes')
   open_files.allow_many()  # One is the heartbeat of each node.
-  with binding.starting():
-    os.makedirs(payloads, exist_ok=True)
-    count = sum(len(node.addresses) for group in program.groups.values() for node in group)
-    # All ports in one call: a second call could return a port that is reserved but not yet in use.
-    ports = iter(binding.free_ports(count))
-    tasks = binding.prepare(
-      program,
-      lambda label, index, count: [f'127.0.0.1:{next(ports)}' for _ in range(count)],
-      binding.SignalStopper(os.getpid()),
-      payloads,
-    )
-  callbacks.started()
-  with stop_requests.collected() as asked:
+  with contextlib.ExitStack() as closing:
     with binding.starting():
-      pem = certificate.in_memory(certificate.new())
+      pem = closing.enter_context(certificate.in_memory(certificate.new()))
+      # It imports while this process goes on.
+      server = isolation.fork_server(isolate, placement, pem)
+      closing.callback(server.close)
+      os.makedirs(payloads, exist_ok=True)
+      count = sum(len(node.addresses) for group in program.groups.values() for node in group)
+      # All ports in one call: a second call could return a port that is reserved but not yet in use.
+      ports = iter(binding.free_ports(count))
+      tasks = binding.prepare(
+        program,
+        lambda label, index, count: [f'127.0.0.1:{next(ports)}' for _ in range(count)],
+        binding.SignalStopper(os.getpid()),
+        payloads,
+      )
+    callbacks.started()
+    asked = closing.enter_context(stop_requests.collected())
+    with binding.starting():
       guard = Guard(sys.executable, binding.python_path())
-    identity = binding.run_token() | certificate.variable(pem)
+      closing.callback(guard.close)
+    token = binding.run_token()
     nodes: list[LocalNode] = []
     try:
       with binding.starting():
         for task in tasks:
           log_path = binding.log_path(run_dir, task)
-          size = len(program.groups[task.label])
-          resources = placement[task.label].of_node(task.index, size)
+          group = program.groups[task.label]
+          resources = placement[task.label].of_node(task.index, len(group))
           variables = compile_cache.variables(os.environ)
-          variables |= environment_variables(resources) | identity
-          nodes.append(LocalNode(task, resources, log_path, guard, variables))
+          variables |= environment_variables(resources) | token
+          start = functools.partial(server.start, modules=modules(group[task.index]))
+          nodes.append(LocalNode(task, resources, log_path, guard, variables, start))
       return supervise.supervise(nodes, asked, out, callbacks, node_timeout)
     finally:
       for node in nodes:
         node.send(signal.SIGKILL)
-      guard.close()
-      pem.close()
+
+
+def modules(node: Any) -> list[str]:
+  """Returns the module of a node's class and those of what the class is given, where they are deferred.
+
+  Args:
+    node: of a Launchpad program; programs here name a class by its module, and import it in the node.
+  """
+  parts = [getattr(node, '_constructor', None), *getattr(node, '_args', ())]
+  parts += getattr(node, '_kwargs', {}).values()
+  return [part.module for part in parts if isinstance(getattr(part, 'module', None), str)]

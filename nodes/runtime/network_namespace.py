@@ -2,8 +2,7 @@
 
 Only processes that start there can reach its ports. A socket of another namespace stays in that one.
 
-Only a process without threads may enter a user namespace. As a script, with or without the command to
-execute inside, this file uses only the standard library.
+Only a process without threads may enter a user namespace.
 """
 
 from __future__ import annotations
@@ -14,22 +13,12 @@ import fcntl
 import os
 import socket
 import struct
-import sys
 
-VARIABLE = 'LAUNCHPOD_ISOLATED'  # Name of the namespace of this run.
 _CLONE_NEWUTS = 0x04000000
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
-
-
-def name() -> str:
-  """Returns the name of the namespace of this process; '' if the kernel has none."""
-  try:
-    return os.readlink('/proc/self/ns/net')
-  except OSError:
-    return ''
 
 
 def enter(user: int | None = None) -> None:
@@ -88,7 +77,7 @@ def _start_loopback() -> None:
     fcntl.ioctl(s, _SIOCSIFFLAGS, struct.pack('16sH22x', b'lo', _IFF_UP))
 
 
-def _set_resolvable_host_name() -> None:
+def set_resolvable_host_name() -> None:
   """Sets the host name to 127.0.0.1 if the current one has no address inside the namespace.
 
   JAX's CPU collectives listen at the address of the host name. This name resolves without an entry in
@@ -105,19 +94,3 @@ def _set_resolvable_host_name() -> None:
 def _explained(error: OSError) -> str:
   limit = error.errno == errno.ENOSPC
   return 'a limit in /proc/sys/user is reached' if limit else str(error.strerror)
-
-
-def _main(command: list[str]) -> None:
-  """Enters a network namespace and executes `command`, unless it is empty."""
-  try:
-    enter()
-    _set_resolvable_host_name()
-  except OSError as error:
-    sys.exit(_explained(error))
-  if command:
-    os.environ[VARIABLE] = name()
-    os.execv(command[0], command)
-
-
-if __name__ == '__main__':
-  _main(sys.argv[1:])

@@ -8,14 +8,6 @@ import threading
 import time
 
 
-def count(file):
-  """Returns how often it has been called with a file."""
-  path = pathlib.Path(file)
-  with path.open('a') as f:
-    f.write('run\n')
-  return len(path.read_text().splitlines())
-
-
 def where():
   """Returns the working directory, the import path, and whether JAX is told to use the CPU."""
   return os.getcwd(), sys.path, os.environ['JAX_PLATFORMS']

@@ -14,16 +14,6 @@ from tests.launchers.contract import runs
 from tests.waiting import wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-# Executes itself again once, as launch.py does; each execution asks twice.
-_COMMAND = """
-import os, sys
-from environments import separate_process
-for _ in range(2):
-  print(separate_process.call('tests.environments.calls:count', sys.argv[1], flag=''), flush=True)
-if 'AGAIN' not in os.environ:
-  os.environ['AGAIN'] = ''
-  os.execv(sys.executable, sys.orig_argv)
-"""
 _STAYS = """
 import sys
 from environments import separate_process
@@ -33,14 +23,6 @@ separate_process.call('tests.environments.calls:stay', sys.argv[1], flag='')
 
 def _call(name, *arguments):
   return separate_process.call(f'tests.environments.calls:{name}', *arguments, flag='--flag=x')
-
-
-def test_a_call_is_not_repeated_when_the_command_is_executed_again(tmp_path):
-  command = [sys.executable, '-c', _COMMAND, str(tmp_path / 'runs')]
-  first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-  assert first.stdout.split() == ['1', '2', '2', '2']
-  second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-  assert second.stdout.split() == ['3', '4', '4', '4']
 
 
 def test_what_a_call_does_to_its_process_does_not_reach_the_caller(tmp_path, capfd):
@@ -54,12 +36,11 @@ def test_what_a_call_does_to_its_process_does_not_reach_the_caller(tmp_path, cap
   assert _call('spoil', str(tmp_path / 'pid')) == 'value'
   after = (
     os.getcwd(),
-    {name: value for name, value in os.environ.items() if name != 'LAUNCHPOD_CHECKS'},
+    dict(os.environ),
     signal.getsignal(signal.SIGINT),
     signal.pthread_sigmask(signal.SIG_BLOCK, ()),
     threading.active_count(),
   )
-  before[1].pop('LAUNCHPOD_CHECKS', None)
   assert after == before
   assert not runs(int((tmp_path / 'pid').read_text()))
   assert capfd.readouterr() == ('', 'printed by the environment\n')

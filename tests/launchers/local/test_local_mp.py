@@ -243,7 +243,8 @@ def _driver(tmp_path):
 )
 def test_signals_to_the_launcher_end_every_process(tmp_path, number, presses, code):
   with _driver(tmp_path) as (launcher, children):
-    assert len(children) == 5  # Two nodes, what one has started, and the guard.
+    # Two nodes, what one has started, the guard, and the two processes that fork nodes.
+    assert len(children) == 7
     for _ in range(presses):
       launcher.send_signal(number)
     _, errors = launcher.communicate(timeout=DEADLINE)
