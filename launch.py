@@ -23,6 +23,11 @@ import os
 import signal
 import sys
 
+from launchers.local import early as early_nodes
+
+if __name__ == '__main__':
+  early_nodes.begin(sys.argv)
+
 from absl import app, flags
 
 from launchers import engine_flags, guard, placement, run, stop_requests, streams

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from environments import entry
 from launchers import binding, child_process, guard, pickling, placement
 from nodes.inference import codec
 from nodes.inference.socket_server import SocketServer
@@ -39,7 +40,7 @@ def running(directory: str, name: str, function: Callable[[int], Any]) -> Iterat
   with open(payload, 'wb') as f:
     f.write(pickling.dumps(name, functools.partial(function, port)))
   os.environ.update(placement.NO_PROXY)
-  environment = {**os.environ, 'PYTHONPATH': binding.python_path()}
+  environment = {**os.environ, 'PYTHONPATH': entry.python_path()}
   with open(os.path.join(directory, f'{name}.log'), 'w+b') as log:
     server = child_process.NodeProcess(
       sys.executable, payload, environment, log, guard.new_marks().start

@@ -9,12 +9,18 @@ it to machines by value.
 
 from __future__ import annotations
 
+import os
 import sys
 
 _RUN = (
   'import sys; sys.path[:] = filter(None, sys.path); sys.argv[0] = {module!r}; '
   'from {module} import main; sys.exit(main(sys.argv))'
 )
+
+
+def python_path(leave_out: str = '') -> str:
+  """Returns this process's import path as a PYTHONPATH, without one directory."""
+  return os.pathsep.join(p or os.getcwd() for p in sys.path if not leave_out or p != leave_out)
 
 
 def command(python: str, module: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:

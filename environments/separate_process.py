@@ -58,7 +58,7 @@ def _answer(question: bytes, flag: str, python: str) -> bytes:
   if python:
     imports = interpreters.variables()
   else:
-    imports = {'PYTHONPATH': os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    imports = {'PYTHONPATH': entry.python_path()}
   with open(os.memfd_create('answer'), 'rb') as answer:
     process = subprocess.run(
       entry.command(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import launchpad as lp
 from launchpad.launch import serialization
 
-from environments import interpreters
+from environments import entry, interpreters
 from launchers import pickling, stop_requests
 from launchers.placement import Resources
 from nodes.runtime import listening
@@ -92,11 +92,6 @@ def log_path(run_dir: str, task: NodeTask) -> str:
   return node_files.log_path(run_dir, task.name)
 
 
-def python_path(leave_out: str = '') -> str:
-  """Returns this process's import path as a PYTHONPATH, without one directory."""
-  return os.pathsep.join(p or os.getcwd() for p in sys.path if not leave_out or p != leave_out)
-
-
 def interpreter_of(resources: Resources) -> str:
   """Returns the path of the interpreter of a group's nodes."""
   return resources.python or sys.executable
@@ -111,7 +106,7 @@ def import_variables(resources: Resources, leave_out: str = '') -> dict[str, str
   """
   if resources.python:
     return interpreters.variables()
-  return {'PYTHONPATH': python_path(leave_out)}
+  return {'PYTHONPATH': entry.python_path(leave_out)}
 
 
 def bind(

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from signal import SIGINT
 from typing import Any, TypeVar
 
-from launchers import binding, guard, stop_requests, streams
+from environments import entry
+from launchers import guard, stop_requests, streams
 from programs.options import early
 from programs.options import flags as config_flags
 from rundir import directory_lock, run_end, sweep_directory
@@ -125,7 +126,7 @@ class _Runner:
   def run(self, jobs: int) -> int:
     """Runs everything; returns the exit code, 0 if runs failed."""
     pause = threading.Event()
-    the_guard = guard.Guard(sys.executable, binding.python_path())
+    the_guard = guard.Guard(sys.executable, entry.python_path())
     self._outlet = streams.Outlet()
     with stop_requests.collected() as asked:
       self._asked = asked

@@ -37,7 +37,7 @@ from nodes.runtime import network_namespace
 # A request: JSON, the descriptors of the node's log and of its heartbeat.
 MESSAGE_BYTES = 1 << 18
 ENTRY = 'launchers.node_entry'
-_ALL_NODES = (
+ALL_NODES = (
   ENTRY,
   'launchers.profiling',
   'launchpad.launch.worker_manager',
@@ -80,11 +80,11 @@ def main(argv: list[str]) -> None:
   server = os.getpid()
   if os.fork():
     channel_jax.close()
-    _Server(channel, (*_ALL_NODES, *PLAIN_NODES)).serve()
+    _Server(channel, (*ALL_NODES, *PLAIN_NODES)).serve()
   else:
     channel.close()
     _die_with(server)
-    _Server(channel_jax, (*_ALL_NODES, *JAX_NODES)).serve()
+    _Server(channel_jax, (*ALL_NODES, *JAX_NODES)).serve()
   os._exit(0)
 
 

@@ -11,17 +11,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
-from courier import tls
 from environments import entry
-from launchers import binding, certificate
+from launchers import certificate
 from launchers.local import compile_cache, fork_server
 from launchers.placement import Resources, environment_variables
-from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE, RUN_VARIABLE
 
-# Variables that are not read before a node runs, so that a fork may have others than its server.
-_READ_LATE = frozenset({'NPROC', 'PYTHONPATH', tls.VARIABLE, RESTART_COUNT_VARIABLE, RUN_VARIABLE})
+# Variables that no import reads, besides our own, so that a fork may have others than its server.
+_READ_LATE = frozenset({'NPROC', 'PYTHONPATH', certificate.VARIABLE})
+_OURS = 'LAUNCHPOD_'
 # The command lines of nodes take the place of the server's in memory, which therefore has to be long.
 _ROOM = 4096
 
@@ -47,31 +46,20 @@ class Fork:
 
 
 class ForkServer:
-  """The fork server of a run. Its nodes die with it, and it dies with the thread that starts it.
+  """The fork server of a run. Its nodes die with it, and it dies with the thread that starts it."""
 
-  Attributes:
-    obstacle: why its nodes have no network namespace of their own; '' if they have, or are not to.
-  """
-
-  def __init__(self, isolate: bool, pem: IO[bytes]):
-    """Starts the server.
+  def __init__(self, isolate: bool):
+    """Starts the server, and does not wait for its imports.
 
     Args:
       isolate: whether to enter a network namespace.
-      pem: of `certificate.in_memory`, for the nodes.
     """
     self._isolate = isolate
-    self._pem = pem
+    self._pem = certificate.in_memory(b'')
     self._begin()
 
   def _begin(self) -> None:
-    self._variables = {
-      **os.environ,
-      **compile_cache.variables(os.environ),
-      **environment_variables(Resources()),
-      'PYTHONPATH': binding.python_path(),
-      'PYTHONUNBUFFERED': '1',
-    }
+    self._variables = _variables()
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
     theirs = [their for _, their in pairs]
     fds = [their.fileno() for their in theirs]
@@ -93,7 +81,20 @@ class ForkServer:
     # The nodes share a user namespace with the server, in which they cannot open the launcher's files.
     self._certificate = certificate.variable(self._pem, self._process.pid)
     self._plain, self._jax = (_Channel(ours) for ours, _ in pairs)
-    self.obstacle = str(self._plain.receive()['obstacle'])
+
+  @property
+  def obstacle(self) -> str:
+    """Why its nodes have no network namespace of their own; '' if they have, or are not to."""
+    return self._plain.obstacle()
+
+  def fits(self, isolate: bool) -> bool:
+    """Returns whether a server that was started now would be like this one."""
+    return isolate == self._isolate and _read_early(_variables(), self._variables) == set()
+
+  def give(self, pem: bytes) -> None:
+    """Sets the certificate of the nodes; call it once, before `start`."""
+    self._pem.write(pem)
+    self._pem.flush()
 
   def start(
     self,
@@ -120,19 +121,20 @@ class ForkServer:
       OSError: the server has ended meanwhile.
     """
     if not self._plain.is_open():
-      self.close()
+      before = self.obstacle
+      self._end()
       self._begin()
+      if self.obstacle and not before:
+        raise OSError(self.obstacle)
     environment = {**environment, **self._certificate}
-    changed = {k: v for k, v in environment.items() if self._variables.get(k) != v}
-    removed = [k for k in self._variables if k not in environment]
-    ours = command[0] == sys.executable and 'PYTHONPATH' in environment
+    same_imports = not _read_early(environment, self._variables)
     request = {
       'command': command,
-      'variables': changed,
-      'removed': removed,
+      'variables': {k: v for k, v in environment.items() if self._variables.get(k) != v},
+      'removed': [k for k in self._variables if k not in environment],
       'mark': mark,
       'cwd': cwd,
-      'fork': ours and not removed and changed.keys() <= _READ_LATE,
+      'fork': command[0] == sys.executable and same_imports,
     }
     needs_jax = any(module in fork_server.JAX_NODES for module in modules)
     channel = self._jax if needs_jax and self._jax.is_open() else self._plain
@@ -140,10 +142,49 @@ class ForkServer:
 
   def close(self) -> None:
     """Ends the server, and with it every node that is left."""
+    self._end()
+    self._pem.close()
+
+  def _end(self) -> None:
     self._plain.close()
     self._jax.close()
     self._process.kill()
     self._process.wait()
+
+
+_begun: list[ForkServer] = []
+
+
+def begin(isolate: bool) -> None:
+  """Starts a fork server for the next `take`, so that it imports meanwhile."""
+  _begun.append(ForkServer(isolate))
+
+
+def take(isolate: bool) -> ForkServer:
+  """Returns the server of `begin` if it fits, else a new one."""
+  while _begun:
+    server = _begun.pop()
+    if server.fits(isolate):
+      return server
+    server.close()
+  return ForkServer(isolate)
+
+
+def _variables() -> dict[str, str]:
+  """Returns the variables of nodes on CPUs, apart from those of a run or a node."""
+  return {
+    **os.environ,
+    **compile_cache.variables(os.environ),
+    **environment_variables(Resources()),
+    'PYTHONPATH': entry.python_path(),
+    'PYTHONUNBUFFERED': '1',
+  }
+
+
+def _read_early(some: Mapping[str, str], others: Mapping[str, str]) -> set[str]:
+  """Returns the names of variables that differ and that an import may read."""
+  differ = {name for name, _ in some.items() ^ others.items()}
+  return {name for name in differ if name not in _READ_LATE and not name.startswith(_OURS)}
 
 
 class _Channel:
@@ -152,6 +193,7 @@ class _Channel:
   def __init__(self, connection: socket.socket):
     self._socket = connection
     self._codes: dict[int, int] = {}
+    self._obstacle: str | None = None
     self._lock = threading.Lock()
     self._open = True
 
@@ -171,10 +213,11 @@ class _Channel:
         self._note(reply)
     raise ConnectionError('the process that starts the nodes has ended')
 
-  def receive(self) -> dict[str, Any]:
-    """Waits for a message that is no reply."""
+  def obstacle(self) -> str:
     with self._lock:
-      return self._next() or {'obstacle': 'the process that starts the nodes has ended'}
+      while self._obstacle is None and self._open:
+        self._note(self._next())
+      return 'its process has ended' if self._obstacle is None else self._obstacle
 
   def exit_code(self, pid: int) -> int | None:
     with self._lock:
@@ -216,3 +259,5 @@ class _Channel:
   def _note(self, message: Mapping[str, Any]) -> None:
     if 'ended' in message:
       self._codes[message['ended']] = message['code']
+    if 'obstacle' in message:
+      self._obstacle = message['obstacle']

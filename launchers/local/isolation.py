@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import IO
 
 from launchers import streams
-from launchers.local.forks import ForkServer
+from launchers.local import forks
 from launchers.placement import Resources
 from nodes.runtime import network_namespace
 
 MODES = ('auto', 'require', 'no')
 
 
-def fork_server(mode: str, placement: Mapping[str, Resources], pem: IO[bytes]) -> ForkServer:
-  """Starts the process that starts the nodes of a run, in a network namespace of its own if it may.
+def fork_server(mode: str, placement: Mapping[str, Resources]) -> forks.ForkServer:
+  """Returns the process that starts the nodes of a run, in a network namespace of its own if it may.
 
   If mode is 'auto', there is none and a server lets strangers in, a one-line warning is printed to
   stderr.
@@ -30,13 +29,12 @@ def fork_server(mode: str, placement: Mapping[str, Resources], pem: IO[bytes]) -
     mode: 'auto' isolates if the system allows it and no node needs the network to find its devices;
       'require' always does; 'no' never does.
     placement: resources of each group.
-    pem: see `ForkServer`.
 
   Raises:
     ValueError: if mode is 'require' and the system does not allow it.
   """
   stays = mode == 'auto' and any(r.accelerator_kind == 'tpu' for r in placement.values())
-  server = ForkServer(mode != 'no' and not stays, pem)
+  server = forks.take(mode != 'no' and not stays)
   if mode == 'require' and server.obstacle:
     server.close()
     raise ValueError(

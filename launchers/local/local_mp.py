@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import launchpad as lp
 
+from environments import entry
 from launchers import binding, certificate, stop_requests, supervise
 from launchers.guard import Guard
 from launchers.local import compile_cache, isolation
@@ -58,10 +59,10 @@ def launch(
   open_files.allow_many()  # One is the heartbeat of each node.
   with contextlib.ExitStack() as closing:
     with binding.starting():
-      pem = closing.enter_context(certificate.in_memory(certificate.new()))
       # It imports while this process goes on.
-      server = isolation.fork_server(isolate, placement, pem)
+      server = isolation.fork_server(isolate, placement)
       closing.callback(server.close)
+      server.give(certificate.new())
       os.makedirs(payloads, exist_ok=True)
       count = sum(len(node.addresses) for group in program.groups.values() for node in group)
       # All ports in one call: a second call could return a port that is reserved but not yet in use.
@@ -75,7 +76,7 @@ def launch(
     callbacks.started()
     asked = closing.enter_context(stop_requests.collected())
     with binding.starting():
-      guard = Guard(sys.executable, binding.python_path())
+      guard = Guard(sys.executable, entry.python_path())
       closing.callback(guard.close)
     token = binding.run_token()
     nodes: list[LocalNode] = []

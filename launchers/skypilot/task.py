@@ -22,6 +22,7 @@ from typing import IO
 import launchpad as lp
 
 import courier
+from environments import entry
 from launchers import binding, certificate, one_node, stop_requests, supervise
 from launchers.guard import Guard
 from launchers.local_node import LocalNode
@@ -143,7 +144,7 @@ def _supervise(
     with binding.starting():
       addresses = one_node.addresses(program, place.hosts, place.port + 1)
       (task,) = binding.prepare(program, addresses, stopper, directory, (place.label, place.index))
-      guard = Guard(sys.executable, binding.python_path())
+      guard = Guard(sys.executable, entry.python_path())
       log_path = os.path.join(directory, 'log')
     output = NodeOutput({place.name: log_path})
 

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING
 import cloudpickle
 from launchpad.launch import serialization
 
+from environments import entry
 from launchers import binding, stop_requests, streams, supervise
 from launchers.placement import Resources
 from launchers.slurm import planning
@@ -57,7 +58,7 @@ def _plan(job: Job, options: Slurm, run_dir: str) -> tuple[planning.Plan, str]:
   """Returns the plan of a job and its batch script."""
   counts = {label: len(nodes) for label, nodes in job.program.groups.items()}
   plan = planning.plan(counts, job.placement, options)
-  path = binding.python_path()
+  path = entry.python_path()
   return plan, planning.script(plan, options, job.program.name, run_dir, sys.executable, path)
 
 

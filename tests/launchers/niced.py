@@ -4,6 +4,7 @@ import dataclasses
 import os
 import sys
 
+from environments import entry
 from launchers import binding, certificate, stop_requests, supervise, watched
 from launchers.child_process import NodeProcess
 from launchers.engine import Engine
@@ -33,7 +34,7 @@ class Niced(Engine):
     callbacks.started()
     pem, guard = (
       certificate.in_memory(certificate.new()),
-      Guard(sys.executable, binding.python_path()),
+      Guard(sys.executable, entry.python_path()),
     )
     identity = binding.run_token() | certificate.variable(pem)
     with stop_requests.collected() as asked:

@@ -406,3 +406,49 @@ def users_own(path, written):
   program = loaded.make_program(loaded.make_config({'path': str(written)}))
   path.unlink()
   return program
+
+
+class Describer:
+  """Writes what its process is to a file, JSON: variables, random numbers and command line."""
+
+  def __init__(self, path):
+    self._path = path
+
+  def run(self):
+    import random
+
+    import numpy as np
+
+    with open('/proc/self/environ') as f:
+      at_start = dict(line.split('=', 1) for line in f.read().split('\0') if '=' in line)
+    with open('/proc/self/cmdline') as f:
+      command = f.read().split('\0')[:-1]
+    described = {
+      'variables': _ours(os.environ),
+      'at_start': _ours(at_start),
+      'random': [random.random(), np.random.random()],
+      'command': command,
+    }
+    write(self._path, json.dumps(described))
+
+
+def _ours(variables):
+  return {k: variables[k] for k in ('NPROC', 'LIBRARY_READS_THIS') if k in variables}
+
+
+class ParentKiller:
+  """Kills the process that has started it, once; then writes both parents' ids to a file."""
+
+  def __init__(self, echo, path):
+    self._echo, self._path = echo, path
+
+  def run(self):
+    self._echo.hello('node')
+    first = f'{self._path}-first'
+    if not os.path.exists(first):
+      write(first, str(os.getppid()))
+      os.kill(os.getppid(), signal.SIGKILL)
+      threading.Event().wait()
+    with open(first) as f:
+      write(self._path, f'{f.read()} {os.getppid()}')
+    lifecycle.stop_program()

@@ -8,7 +8,8 @@ import cloudpickle
 import pytest
 from absl import logging
 
-from launchers import binding, guard
+from environments import entry
+from launchers import guard
 from launchers.child_process import NodeProcess
 from rundir.errors import NonRetryableError
 from tests.agents.subprocesses import run_python
@@ -53,7 +54,7 @@ def _chatty(written):
 def test_a_node_goes_on_and_keeps_its_exit_code_while_its_log_is_on_a_full_disk(tmp_path):
   payload, written = tmp_path / 'node.pkl', tmp_path / 'written'
   payload.write_bytes(cloudpickle.dumps(_chatty(written)))
-  environment = {**os.environ, 'PYTHONPATH': binding.python_path()}
+  environment = {**os.environ, 'PYTHONPATH': entry.python_path()}
   with open('/dev/full', 'wb') as log:
     child = NodeProcess(sys.executable, str(payload), environment, log, guard.new_marks().start)
   wait_until(lambda: child.exit_code() is not None)

@@ -9,7 +9,6 @@ import sys
 import psutil
 import pytest
 
-from launchers import certificate
 from launchers.local import isolation
 from launchers.placement import Resources
 from tests.launchers import strangers
@@ -147,8 +146,7 @@ def test_a_node_that_listens_at_the_name_of_its_machine_can_do_so():
 
 
 def _begin(mode, placement):
-  with certificate.in_memory(certificate.new()) as pem:
-    isolation.fork_server(mode, placement, pem).close()
+  isolation.fork_server(mode, placement).close()
 
 
 def test_a_tpu_keeps_its_network_unless_isolation_is_required(capsys):
