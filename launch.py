@@ -23,7 +23,7 @@ import os
 import signal
 import sys
 
-from launchers.local import early as early_nodes
+from launchers import early_nodes
 
 if __name__ == '__main__':
   early_nodes.begin(sys.argv)

@@ -192,7 +192,8 @@ def test_only_the_table_names_the_engines():
       else:
         continue
       known = {n.split('.')[1] for n in names if n.startswith('launchers.')} & engines
-      assert path.name == 'engines.py' or known <= {folder}, path
+      # The second begins before the first has been read.
+      assert path.name in ('engines.py', 'early_nodes.py') or known <= {folder}, path
 
 
 def test_launch_names_no_engine():

@@ -76,15 +76,16 @@ def main(argv: list[str]) -> None:
   _die_with(int(launcher))
   channel = socket.socket(fileno=int(plain))
   channel_jax = socket.socket(fileno=int(jax))
-  channel.send(json.dumps({'obstacle': _isolate() if int(isolate) else ''}).encode())
   server = os.getpid()
-  if os.fork():
-    channel_jax.close()
-    _Server(channel, (*ALL_NODES, *PLAIN_NODES)).serve()
-  else:
-    channel.close()
-    _die_with(server)
-    _Server(channel_jax, (*ALL_NODES, *JAX_NODES)).serve()
+  with contextlib.suppress(ConnectionError):  # The launcher has left.
+    channel.send(json.dumps({'obstacle': _isolate() if int(isolate) else ''}).encode())
+    if os.fork():
+      channel_jax.close()
+      _Server(channel, (*ALL_NODES, *PLAIN_NODES)).serve()
+    else:
+      channel.close()
+      _die_with(server)
+      _Server(channel_jax, (*ALL_NODES, *JAX_NODES)).serve()
   os._exit(0)
 
 
@@ -154,11 +155,9 @@ class _Server:
     _, status = os.waitpid(pid, 0)
     self._selector.unregister(pidfd)
     os.close(pidfd)
-    # The launcher may have left.
-    with contextlib.suppress(OSError):
-      self._channel.send(
-        json.dumps({'ended': pid, 'code': os.waitstatus_to_exitcode(status)}).encode()
-      )
+    self._channel.send(
+      json.dumps({'ended': pid, 'code': os.waitstatus_to_exitcode(status)}).encode()
+    )
 
   def _become(
     self, request: dict[str, Any], descriptors: Sequence[int], ready: int, server: int

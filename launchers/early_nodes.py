@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 # Flags of commands without a local run, or with one whose nodes are threads, as prefixes.
-_NO_LOCAL_RUN = ('help', 'launcher', 'lp_launch_type', 'list', 'presets', 'dry_run', 'seeds', 'config')
+_NO_LOCAL_RUN = (
+  'help',
+  'launcher',
+  'lp_launch_type',
+  'list',
+  'presets',
+  'dry_run',
+  'seeds',
+  'config',
+)
 
 
 def begin(argv: Sequence[str]) -> None:
