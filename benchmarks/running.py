@@ -113,6 +113,11 @@ class RunningProgram:
     checkpoint = checkpoints.newest(checkpoints.directory(self.run_dir))
     return checkpoint.counts if checkpoint else {}
 
+  def printed(self) -> str:
+    """Returns what launch.py has written to stdout until now."""
+    with open(f'/proc/self/fd/{self._output.fileno()}') as f:
+      return f.read()
+
   def end(self, timeout: float = 600.0) -> tuple[int, str, str]:
     """Waits for the end; returns exit code, stdout and stderr."""
     code = self.launcher.wait(timeout)

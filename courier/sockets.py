@@ -113,9 +113,26 @@ def routes(
     raise ValueError(f'{address!r} is no address of a server; it needs to be host:port')
   found = socket.getaddrinfo(host.strip('[]'), int(port), type=socket.SOCK_STREAM)
   if hasattr(socket, 'SO_PEERCRED') and _is_here(*found[0]):
-    yield _prepared(socket.socket(socket.AF_UNIX)), (unix_name or _unix_name)(int(port))
-  for family, kind, protocol, _, where in found:
-    yield _prepared(socket.socket(family, kind, protocol)), where
+    yield _prepared(_make(socket.AF_UNIX)), (unix_name or _unix_name)(int(port))
+  for family, *_, where in found:
+    yield _prepared(_make(family)), where
+
+
+_make: Callable[[int], socket.socket] = socket.socket
+
+
+@contextlib.contextmanager
+def made_by(make: Callable[[int], socket.socket]) -> Iterator[None]:
+  """Has `make` return the sockets by which clients of this process connect, of a family, for streams.
+
+  A socket stays in the network namespace in which it was made, and connects there.
+  """
+  global _make
+  before, _make = _make, make
+  try:
+    yield
+  finally:
+    _make = before
 
 
 def check_connected(stream: socket.socket) -> None:

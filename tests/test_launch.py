@@ -340,7 +340,7 @@ def test_no_stranger_reaches_a_node_and_ctrl_c_ends_the_program_without_noise(
     for servers in served.values():
       assert strangers.reached(servers) == set()
   if strangers.obstacle() or os.geteuid() == 0:  # Root gets into any network.
-    own = psutil.Process(nodes['monitor-0'].pid).environ()['COURIER_TLS']
+    own = strangers.certificate_of(program.launcher.pid)
     written = tmp_path / 'unpickled'
     answers = {n: strangers.answers(p.pid, own, str(written)) for n, p in nodes.items()}
     if strangers.obstacle():  # Reverb, which answers everybody, has no network of its own.

@@ -39,10 +39,10 @@ def test_a_program_with_other_names_is_watched_evaluated_and_resumed(start_progr
   program.wait_until(program.checkpoint_counts, 'a checkpoint')
   steps = program.checkpoint_counts()['actor_steps']
   _assert_watched(run_dir)
+  program.wait_until(lambda: ' learner_steps=' in program.printed(), 'the view has the monitor')
   program.launcher.send_signal(signal.SIGINT)
-  code, printed, errors = program.end()
+  code, _, errors = program.end()
   assert code == 130 and 'Traceback' not in errors + log_text(pathlib.Path(run_dir))
-  assert ' learner_steps=' in printed  # The live view has found the monitor.
 
   process = train(f'--resume={run_dir}', f'--num_steps={steps + 2000}', timeout=240)
   assert process.returncode == 0, process.stderr

@@ -34,7 +34,7 @@ from typing import Any
 from launchers import guard, heartbeat
 from nodes.runtime import network_namespace
 
-# A request: JSON, the descriptors of the node's log and of its heartbeat.
+# A request for a node: JSON, the descriptors of its log and of its heartbeat. Or one for a socket.
 MESSAGE_BYTES = 1 << 18
 ENTRY = 'launchers.node_entry'
 ALL_NODES = (
@@ -134,12 +134,17 @@ class _Server:
     message, descriptors, _, _ = socket.recv_fds(self._channel, MESSAGE_BYTES, 2)
     if not message:
       return False
+    request = json.loads(message)
+    if 'family' in request:
+      with socket.socket(request['family']) as made:
+        socket.send_fds(self._channel, [b'{"socket": true}'], [made.fileno()])
+      return True
     reader, writer = os.pipe()
     server = os.getpid()
     child = os.fork()
     if not child:
       try:
-        self._become(json.loads(message), descriptors, writer, server)
+        self._become(request, descriptors, writer, server)
       except BaseException:
         traceback.print_exc()
       os._exit(1)
@@ -170,6 +175,7 @@ class _Server:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    os.close(log)
     for pidfd in [k.fd for k in self._selector.get_map().values()]:
       os.close(pidfd)
     self._selector.close()

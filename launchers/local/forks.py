@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ _READ_LATE = frozenset({'NPROC', 'PYTHONPATH', certificate.VARIABLE})
 _OURS = 'LAUNCHPOD_'
 # The command lines of nodes take the place of the server's in memory, which therefore has to be long.
 _ROOM = 4096
+_INT = struct.Struct('i')
 
 
 class Fork:
@@ -138,7 +140,15 @@ class ForkServer:
     }
     needs_jax = any(module in fork_server.JAX_NODES for module in modules)
     channel = self._jax if needs_jax and self._jax.is_open() else self._plain
-    return Fork(channel.request(request, descriptors), channel)
+    return Fork(int(channel.request(request, descriptors)['pid']), channel)
+
+  def make_socket(self, family: int) -> socket.socket:
+    """Returns a new socket for streams, in the namespace of the nodes.
+
+    Raises:
+      OSError: the server has ended.
+    """
+    return socket.socket(fileno=self._plain.request({'family': family}, ())['socket'])
 
   def close(self) -> None:
     """Ends the server, and with it every node that is left."""
@@ -202,14 +212,15 @@ class _Channel:
       self._receive_ends(block=False)
       return self._open
 
-  def request(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
-    """Sends a request; returns the id of the process that it has started."""
+  def request(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+    """Sends a request; returns the reply, which has the id of a process or a descriptor of a socket."""
     with self._lock:
-      socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
+      if self._open:
+        socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
       while self._open:
         reply = self._next()
-        if 'pid' in reply:
-          return int(reply['pid'])
+        if reply.keys() & {'pid', 'socket'}:
+          return reply
         self._note(reply)
     raise ConnectionError('the process that starts the nodes has ended')
 
@@ -248,13 +259,18 @@ class _Channel:
 
   def _next(self, flags: int = 0) -> dict[str, Any]:
     """Returns the next message; {} at the end, or if the server has died."""
+    # `socket.recv_fds` would ignore the flags.
     try:
-      message = self._socket.recv(fork_server.MESSAGE_BYTES, flags)
+      message, ancillary, _, _ = self._socket.recvmsg(
+        fork_server.MESSAGE_BYTES, socket.CMSG_SPACE(_INT.size), flags | socket.MSG_CMSG_CLOEXEC
+      )
     except ConnectionError:
-      message = b''
+      message, ancillary = b'', []
     if not message:
       self._open = False
-    return json.loads(message) if message else {}
+      return {}
+    descriptors = [descriptor for *_, data in ancillary for (descriptor,) in _INT.iter_unpack(data)]
+    return json.loads(message) | ({'socket': descriptors[0]} if descriptors else {})
 
   def _note(self, message: Mapping[str, Any]) -> None:
     if 'ended' in message:

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import launchpad as lp
 
+from courier import sockets
 from environments import entry
 from launchers import binding, certificate, stop_requests, supervise
 from launchers.guard import Guard
@@ -73,6 +74,8 @@ def launch(
         binding.SignalStopper(os.getpid()),
         payloads,
       )
+    # The live view calls the monitor.
+    closing.enter_context(sockets.made_by(server.make_socket))
     callbacks.started()
     asked = closing.enter_context(stop_requests.collected())
     with binding.starting():

@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import ctypes
 import os
+import pathlib
 import socket
 import ssl
 
@@ -22,6 +23,18 @@ _ALERT = b'\x15\x03'  # Of TLS, which says no more than why a connection ends.
 def obstacle():
   """Returns what keeps processes on this system from having a network of their own; '' if nothing."""
   return network_namespace.refusal()
+
+
+def certificate_of(launcher):
+  """Returns the path of the certificate that a launcher's nodes have, for its user outside of the run.
+
+  Args:
+    launcher: the launcher's process id.
+  """
+  for file in pathlib.Path(f'/proc/{launcher}/fd').iterdir():
+    if os.readlink(file).startswith('/memfd:launchpod'):
+      return str(file)
+  raise AssertionError('the launcher has no certificate')
 
 
 def require_isolation():
