@@ -1,10 +1,10 @@
 """Starts the processes of a local run's nodes, as forks of processes that have already imported.
 
 The module is run with LAUNCHER_PID ISOLATE PLAIN JAX. It enters a network namespace of its own, if it is
-to, and splits in two. One process imports what nodes without JAX import, the other what those with it
-import. Each then waits for requests of the launcher and forks a node for each. The node has the memory
-of its imports in common with all others, and begins at once. `launchers.local.forks` is the side of the
-launcher.
+to, imports what all nodes do, and splits in two. One process imports the rest of what nodes without JAX
+import, the other that of those with JAX. Each then waits for requests of the launcher and forks a node
+for each. The node has the memory of its imports in common with all others, and begins at once.
+`launchers.local.forks` is the side of the launcher.
 
 Forking is safe only while the process has no other thread. None of these imports starts one; where the
 user's variables have OpenBLAS start some, and for another interpreter or other variables of JAX, the
@@ -79,14 +79,24 @@ def main(argv: list[str]) -> None:
   server = os.getpid()
   with contextlib.suppress(ConnectionError):  # The launcher has left.
     channel.send(json.dumps({'obstacle': _isolate() if int(isolate) else ''}).encode())
+    _import(ALL_NODES)
     if os.fork():
       channel_jax.close()
-      _Server(channel, (*ALL_NODES, *PLAIN_NODES)).serve()
+      _import(PLAIN_NODES)
     else:
       channel.close()
       _die_with(server)
-      _Server(channel_jax, (*ALL_NODES, *JAX_NODES)).serve()
+      channel = channel_jax
+      _import(JAX_NODES)
+    _Server(channel).serve()
   os._exit(0)
+
+
+def _import(modules: Iterable[str]) -> None:
+  """Imports modules, up to the first that cannot be; the process of a node reports why."""
+  with contextlib.suppress(Exception):
+    for module in modules:
+      importlib.import_module(module)
 
 
 def _die_with(parent: int) -> None:
@@ -107,16 +117,11 @@ def _isolate() -> str:
 class _Server:
   """Forks nodes on request, and reports how they end."""
 
-  def __init__(self, channel: socket.socket, modules: Iterable[str]):
+  def __init__(self, channel: socket.socket):
     self._channel = channel
     self._selector = selectors.DefaultSelector()
     self._selector.register(channel, selectors.EVENT_READ)
-    try:
-      for module in modules:
-        importlib.import_module(module)
-      self._may_fork = len(os.listdir('/proc/self/task')) == 1
-    except Exception:  # The node's own process reports it.
-      self._may_fork = False
+    self._may_fork = len(os.listdir('/proc/self/task')) == 1
     gc.collect()
     gc.freeze()  # The collector leaves these objects, and so the memory in common, alone.
 
