@@ -110,6 +110,7 @@ class HeartbeatSender:
     self._order = threading.Lock()
     self._returned = False
     self._count = self._open_files = self._threads = 0
+    self._in_common_mib = 0.0
     self._last = time.monotonic()
     self._unmarked = 0.0
     self._marked = 0.0
@@ -156,8 +157,9 @@ class HeartbeatSender:
     self._last = now
     if self._count % _SLOW_FIGURES == 0:
       self._open_files, self._threads = len(os.listdir('/proc/self/fd')), _num_threads()
+      self._in_common_mib = _memory_in_common_mib()
     self._count += 1
-    memory, cpu = _memory_mib('self'), time.process_time()
+    memory, cpu = _memory_mib('self') - self._in_common_mib, time.process_time()
     for pid in list(activity.parts):
       with contextlib.suppress(OSError):  # It has ended.
         memory, cpu = memory + _memory_mib(str(pid)), cpu + _cpu_seconds(pid)
@@ -184,6 +186,18 @@ def _memory_mib(process: str) -> float:
   with open(f'/proc/{process}/statm') as f:
     _, resident, shared = map(int, f.read().split()[:3])
   return (resident - shared) * _PAGE / _MIB
+
+
+def _memory_in_common_mib() -> float:
+  """Returns how much of this process's `_memory_mib` it shares with the process that forked it.
+
+  The kernel takes milliseconds to count it.
+  """
+  with contextlib.suppress(OSError), open('/proc/self/smaps_rollup') as f:
+    for line in f:
+      if line.startswith('Private_Dirty:'):
+        return max(_memory_mib('self') - int(line.split()[1]) / 1024, 0.0)
+  return 0.0
 
 
 def _cpu_seconds(pid: int) -> float:
