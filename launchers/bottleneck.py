@@ -12,7 +12,7 @@ from typing import Any
 
 from rundir import reading
 from rundir.graph_file import Graph
-from rundir.roles import ACTOR, LEARNER, LOADER
+from rundir.roles import ACTOR, INFERENCE, LEARNER, LOADER
 
 # A learner that waits less has all the unrolls that it can take; one that waits more lacks them.
 _NEVER, _OFTEN = 0.10, 0.25
@@ -298,7 +298,10 @@ def of_program(
 ) -> Verdict:
   """Returns what limits a program; see `utilization`."""
   figures = utilization(means, config, graph, cores_used, cores_idle)
-  if any({ACTOR, LEARNER} <= set(graph.roles(node)) for node in means):
+  # With inference, the actors are threads of the learner's process, and the rules below apply.
+  if any(
+    {ACTOR, LEARNER} <= set(roles := graph.roles(node)) and INFERENCE not in roles for node in means
+  ):
     return Verdict(
       'learner',
       'acting and learning are one compiled function: the device is the bottleneck; more --num_envs '

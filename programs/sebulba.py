@@ -198,9 +198,11 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
   on_accelerator = functools.partial(default_placement.on_accelerator, config)
   actor_devices, learner_devices = config.inference.actor_devices, config.learning.learner_devices
   groups = {'replay': Resources(restart=restart)}
+  threads = config.actors_per_server if config.acting.actors_as_threads else 0
   if config.inference.inference_nodes:
     groups['inference'] = on_accelerator(
       1 + max(actor_devices),
+      cpus=1.0 + threads,
       restart='on_failure',
       cpu_env=default_placement.ONE_THREAD,
       uses_run_dir=config.unrolls.any_recorded,
@@ -209,10 +211,13 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
   else:
     groups['inference_learner'] = on_accelerator(
       1 + max(actor_devices + learner_devices),
+      cpus=1.0 + threads,
       restart=restart,
       one_job=config.forms_one_job,
     )
   python = config.acting.actor_python
+  if threads:
+    return default_placement.placement(**groups)
   groups['actor'] = Resources(restart='on_failure', uses_run_dir=False, python=python)
   placed = default_placement.placement(**groups)
   return placed | {'evaluator': dataclasses.replace(placed['evaluator'], python=python)}

@@ -87,7 +87,8 @@ class Progress:
       if node not in self.logs:
         roles = graph.roles(node)
         series = curves.series(roles) if self._with_curves else ()
-        self.logs[node] = NodeLog(paths[node], series, _ACTOR_TAIL if ACTOR in roles else _TAIL)
+        only_acts = ACTOR in roles and LEARNER not in roles
+        self.logs[node] = NodeLog(paths[node], series, _ACTOR_TAIL if only_acts else _TAIL)
       self.logs[node].update()
       self._means[node] = self.logs[node].recent.means()
     logs = {node: log for node, log in self.logs.items() if 'seconds' in log.latest}

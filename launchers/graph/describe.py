@@ -24,14 +24,19 @@ def edges(program: lp.Program) -> dict[tuple[str, str], int]:
 def what_runs(node: lp.PyNode) -> str:
   """Returns the name of the class or function that a node runs; '' if it has none of the user's.
 
-  For a colocation, returns those of the nodes that it runs, as in 'Learner + Replay'.
+  For a colocation, returns those of the nodes that it runs, as in 'Learner + Replay'. For a node with
+  other parts of the graph as threads, those too, as in 'LearnerNode + 2 ActorThread'.
   """
-  if inner := getattr(node, 'nodes', ()):
-    names = [what_runs(one) or type(one).__name__ for one in inner]
-    return ' + '.join(
-      f'{names.count(name)} {name}' if names.count(name) > 1 else name
-      for name in dict.fromkeys(names)
-    )
+  inner = getattr(node, 'nodes', ())
+  names = [what_runs(one) or type(one).__name__ for one in inner] or [_own_name(node)]
+  names += getattr(node, 'threads', ())
+  return ' + '.join(
+    f'{names.count(name)} {name}' if names.count(name) > 1 else name
+    for name in dict.fromkeys(names)
+  )
+
+
+def _own_name(node: lp.PyNode) -> str:
   function = getattr(node, '_constructor', None) or getattr(node, '_function', None)
   if getattr(function, '__self__', None) is node:  # The method of a node such as Reverb's.
     return ''

@@ -15,7 +15,7 @@ from absl import logging
 
 from environments import nests
 from environments.base import BatchedEnvironment
-from nodes.inference.client import Connectable, RemotePolicy
+from nodes.inference.client import ActingServer
 from nodes.runtime import activity, lifecycle
 
 
@@ -110,7 +110,7 @@ def complete_rounds(played: Sequence[Episode], num_envs: int) -> list[Episode]:
 
 
 def play_returns(
-  inference: Connectable,
+  inference: ActingServer,
   name: str,
   environment: BatchedEnvironment,
   episodes_each: int,
@@ -134,14 +134,14 @@ def play_returns(
   Raises:
     lifecycle.Stopped: once `should_stop` returns True.
   """
-  policy = RemotePolicy(inference, name, lifecycle.new_incarnation(), 0, should_stop)
+  policy = inference.policy(name, lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
     played = list(play_episodes(environment, policy, episodes_each, is_out_of_time, max_steps))
   return [e.episode_return for e in complete_rounds(played, environment.num_envs)]
 
 
 def record_video(
-  inference: Connectable,
+  inference: ActingServer,
   name: str,
   environment: BatchedEnvironment,
   num_envs: int,
@@ -167,7 +167,7 @@ def record_video(
   from environments.video import VideoRecorder  # With Pillow, which other evaluators do not need.
 
   recorder = VideoRecorder(environment, 1, max_frames)
-  policy = RemotePolicy(inference, name, lifecycle.new_incarnation(), 0, should_stop)
+  policy = inference.policy(name, lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
     activity.mark(activity.RECORDING)
     timestep = recorder.reset()

@@ -9,7 +9,7 @@ from agents.seeding import Seed
 from environments.base import BatchedEnvironment
 from nodes.evaluation.episodes import play_returns, record_video
 from nodes.evaluation.player import Evaluated
-from nodes.inference.client import Connectable
+from nodes.inference.client import ActingServer
 from nodes.runtime import lifecycle
 from nodes.runtime.options import EvaluationOptions
 
@@ -24,7 +24,7 @@ class RemotePlayer:
   def __init__(
     self,
     make_environment: Callable[[int, int], BatchedEnvironment],
-    inference: Connectable,
+    inference: ActingServer,
     name: str,
     options: EvaluationOptions,
     seed: Seed,

@@ -22,8 +22,45 @@ from nodes.runtime.rpc import POLL_SECONDS, backoff
 _CONNECT_SECONDS = 5.0
 
 
+class Policy(Protocol):
+  """Acts for one environment group: takes timesteps, and returns the actions of a server."""
+
+  def send(self, timestep: dm_env.TimeStep, game_over: np.ndarray | None = None) -> None:
+    """Requests actions without waiting for them; `game_over` is the environment's.
+
+    The arrays must not change until the actions have been received.
+    """
+
+  def receive(self) -> np.ndarray | None:
+    """Waits for the actions `[N, ...]`; returns None once training has finished.
+
+    Raises:
+      ValueError: if the server refuses the timestep, or a newer incarnation has replaced this one.
+      lifecycle.Stopped: once the program stops.
+    """
+
+  def close(self) -> None:
+    """Closes the connection."""
+
+
+class ActingServer(Protocol):
+  """Acts for environment groups: a `ServerAddress`, or an `InferenceServer` in this process."""
+
+  def policy(
+    self, actor_id: str, incarnation: int, group: int, should_stop: Callable[[], bool]
+  ) -> Policy:
+    """Returns a client.
+
+    Args:
+      actor_id: the actor, as declared to the server.
+      incarnation: identifies this incarnation of the actor.
+      group: index of its environment group.
+      should_stop: polled while waiting for a reply.
+    """
+
+
 class Connectable(Protocol):
-  """A server that accepts connections: a `ServerAddress`, or an `InferenceServer` in this process."""
+  """A server that accepts connections."""
 
   def connect(self) -> MessageSocket:
     """Returns a new connection. Raises OSError while no server listens."""
@@ -38,6 +75,12 @@ class ServerAddress:
   """
 
   address: str
+
+  def policy(
+    self, actor_id: str, incarnation: int, group: int, should_stop: Callable[[], bool]
+  ) -> RemotePolicy:
+    """Returns a client; see `ActingServer`."""
+    return RemotePolicy(self, actor_id, incarnation, group, should_stop)
 
   def connect(self) -> MessageSocket:
     """Returns a new connection, over a Unix socket if the server is on this machine and has one.
@@ -193,7 +236,7 @@ class RetryingClient:
 
 
 class RemotePolicy:
-  """Client of one environment group: sends timesteps to the inference server and receives actions."""
+  """A `Policy` whose server is in another process."""
 
   def __init__(
     self,

@@ -71,7 +71,7 @@ class EnvGroup:
     retired: the most recent earlier incarnations.
     needs_reset: whether the next request resets the slots; True until the incarnation's first reply.
     sequence: number of the last request that got a reply.
-    reply: that reply, packed.
+    reply: that reply, as `codec` packs it.
     in_flight: the request being served.
     deferred: the request that waits until it can be served.
   """
@@ -89,7 +89,7 @@ class EnvGroup:
     self.retired: collections.deque[int] = collections.deque(maxlen=_RETIRED)
     self.needs_reset = True
     self.sequence = -1
-    self.reply = b''
+    self.reply: tuple[Any, ...] = ()
     self.in_flight: Any = None
     self.deferred: Any = None
 
@@ -112,6 +112,6 @@ class EnvGroup:
       self.retired.append(self.incarnation)
     self.incarnation = incarnation
     self.needs_reset = True
-    self.sequence, self.reply = -1, b''
+    self.sequence, self.reply = -1, ()
     self.episodes.reset(midway=sequence > 0)  # The server may have restarted, and not the actor.
     return self.assembler.reset() if self.assembler else 0

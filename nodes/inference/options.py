@@ -32,6 +32,10 @@ class GroupedActingOptions(ActingOptions):
   env_groups: int = option(
     2, "parts of an actor's environments that are stepped in turn", at_least=1
   )
+  actors_as_threads: bool = option(
+    False,
+    'actors are threads of the process that infers for them, as in Podracer, and no processes',
+  )
   actor_python: str = option(
     '',
     'path of the Python interpreter that plays the environment, in actors and evaluator, with its own '

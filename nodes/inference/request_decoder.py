@@ -14,8 +14,9 @@ from agents.types import FIRST, LAST, MID, Timestep
 from environments import nests
 from nodes.inference import codec
 from nodes.inference.env_groups import EnvGroup
+from nodes.inference.in_process import Message
 from nodes.inference.layout import EnvGroupSpec
-from nodes.inference.message_socket import MessageSocket
+from nodes.inference.socket_server import Connection
 from nodes.runtime import lifecycle
 
 _STEP_TYPES = bytes([FIRST, MID, LAST])
@@ -43,7 +44,7 @@ class Request:
   incarnation: int
   sequence: int
   timestep: Timestep
-  connection: MessageSocket
+  connection: Connection
   game_over: np.ndarray | None = None
 
   @property
@@ -95,7 +96,7 @@ class RequestDecoder:
     most = max(each.spec.num_envs for each in self._env_groups.values())
     self.max_bytes = most * (row + 1) + (1 << 16)
 
-  def unpack(self, message: bytes, connection: MessageSocket) -> Request:
+  def unpack(self, message: bytes | Message, connection: Connection) -> Request:
     """Returns the request in a message.
 
     Raises:
@@ -103,7 +104,8 @@ class RequestDecoder:
         values.
       Exception: if the message is not a request, or comes from another run.
     """
-    run, actor_id, incarnation, group, sequence, *arrays = codec.unpack(message, connection.memory)
+    values = codec.unpack(message, connection.memory) if isinstance(message, bytes) else message
+    run, actor_id, incarnation, group, sequence, *arrays = values
     if run != self._run:
       raise ValueError('it comes from another run or from no run')
     env_group = self._env_groups.get((actor_id, group))

@@ -10,15 +10,12 @@ from collections.abc import Callable, Sequence
 from absl import logging
 
 from agents.types import Unroll
-from nodes.inference import codec
 from nodes.inference.batching import Batcher
 from nodes.inference.device import InferenceOutput
 from nodes.inference.env_groups import EnvGroup
-from nodes.inference.message_socket import MessageSocket
+from nodes.inference.in_process import Message
 from nodes.inference.request_decoder import Refused, Request, RequestDecoder
-from nodes.inference.socket_server import SocketServer
-
-_FINISHED = codec.pack(None)
+from nodes.inference.socket_server import Connection, SocketServer
 
 
 class RequestScheduler:
@@ -114,20 +111,20 @@ class RequestScheduler:
       )
       if unroll is not None:
         self._write(unroll, env_group)
-    reply = codec.pack(output.action)
+    reply = (output.action,)
     with env_group.lock:
       env_group.sequence, env_group.reply, env_group.needs_reset = request.sequence, reply, False
       env_group.in_flight = None
       connection, held = request.connection, env_group.deferred
-    self._inbox.send(connection, reply)
+    self._inbox.reply(connection, *reply)
     if held is not None:
       self._call_back(env_group)
 
-  def _take(self, connection: MessageSocket, message: bytes) -> None:
+  def _take(self, connection: Connection, message: bytes | Message) -> None:
     try:
       request = self._requests.unpack(message, connection)
     except Refused as error:
-      self._inbox.send(connection, codec.pack(None, str(error)))
+      self._inbox.reply(connection, None, str(error))
     except Exception as error:  # The sender is not an actor.
       logging.warning('dropped an invalid message: %r', error)
       self._inbox.drop(connection)
@@ -140,9 +137,9 @@ class RequestScheduler:
     with env_group.lock:
       served = request.incarnation == env_group.incarnation
       if env_group.spec.training and self._finished.is_set():
-        self._inbox.send(request.connection, _FINISHED)
+        self._inbox.reply(request.connection, None)
       elif not served and request.incarnation in env_group.retired:
-        self._inbox.send(request.connection, _replaced(env_group))
+        self._inbox.reply(request.connection, None, _replaced(env_group))
       elif (not served or env_group.holds(request.key)) and request.connection.closed_by_peer():
         # The incarnation died before its request was read; a newer one may already be connected. Or it
         # has sent the request again, and this copy arrives late.
@@ -155,7 +152,7 @@ class RequestScheduler:
         if not served:
           self._admit(request)
         if request.sequence <= env_group.sequence:
-          self._inbox.send(request.connection, env_group.reply)
+          self._inbox.reply(request.connection, *env_group.reply)
         elif self._has_room(env_group):
           env_group.in_flight = request
           self._batchers[env_group.device].put(request)
@@ -188,7 +185,7 @@ class RequestScheduler:
       self._deferred[env_group] = None
     elif held.incarnation != request.incarnation:
       env_group.retired.append(held.incarnation)
-      self._inbox.send(held.connection, _replaced(env_group))
+      self._inbox.reply(held.connection, None, _replaced(env_group))
     elif held.sequence > request.sequence:
       return
     env_group.deferred = request
@@ -240,7 +237,6 @@ class RequestScheduler:
       self._call_back(env_group)
 
 
-def _replaced(env_group: EnvGroup) -> bytes:
-  """Returns the reply to a replaced incarnation of an actor."""
-  name = env_group.spec.actor_id
-  return codec.pack(None, f'another process acts as {name} now, so this one must exit.')
+def _replaced(env_group: EnvGroup) -> str:
+  """Returns the sentence for a replaced incarnation of an actor."""
+  return f'another process acts as {env_group.spec.actor_id} now, so this one must exit.'

@@ -15,13 +15,15 @@ from agents.agent import Agent
 from agents.seeding import Seed
 from agents.types import LAST, Nest, Unroll
 from nodes.inference import batching, slots
+from nodes.inference.actor_threads import ActorThreads
 from nodes.inference.device import DeviceInference
+from nodes.inference.in_process import InProcessPolicy
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.message_socket import MessageSocket
 from nodes.inference.rates import InferenceRates
 from nodes.inference.request_decoder import Request, RequestDecoder
 from nodes.inference.scheduler import RequestScheduler
-from nodes.inference.serving import Serving
+from nodes.inference.serving import ActorThread, Serving
 from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters, ActingTotals
@@ -90,6 +92,7 @@ class InferenceServer:
     num_environments: int = 0,
     inbox: SocketServer | None = None,
     threads: int = 0,
+    actors: Sequence[ActorThread] = (),
   ):
     """Initialises a server; call `set_params` and `compile` before `start`.
 
@@ -107,6 +110,7 @@ class InferenceServer:
       num_environments: training environments of the whole program; 0 for those of `env_groups`.
       inbox: receives requests; None to serve only this process, through `connect`.
       threads: that serve batches in turn; 0: see `num_threads`.
+      actors: those of `env_groups` that are threads of this process.
     """
     self._writer = writer
     self._progress = ActingCounters(counter, action_repeat)
@@ -135,6 +139,7 @@ class InferenceServer:
     )
     self._training_sizes = set(training_sizes)
     self._num_threads = threads or num_threads(devices)
+    self._actors = ActorThreads(actors, self)
     self._rates = InferenceRates(self._devices, self._num_threads)
 
   def set_params(self, version: int, params: Nest) -> None:
@@ -150,7 +155,7 @@ class InferenceServer:
       self._writer.compile(self._training_sizes)
 
   def start(self) -> None:
-    """Starts writing unrolls and serving requests."""
+    """Starts writing unrolls, serving requests, and the actors of this process."""
     if self._writer is not None:
       self._writer.start()
     for i in range(self._num_threads):
@@ -160,9 +165,25 @@ class InferenceServer:
       thread.start()
       self._threads.append(thread)
       self._watches.append(watch)
+    self._actors.start()
+
+  def policy(
+    self, actor_id: str, incarnation: int, group: int, should_stop: Callable[[], bool]
+  ) -> InProcessPolicy:
+    """Returns a client for a thread of this process; see `ActingServer`.
+
+    Raises:
+      lifecycle.Stopped: if the server is closed.
+      Exception: the error that stopped the writer or a serving thread.
+    """
+    self._check_open()
+    connection = self._inbox.connect_in_process()
+    return InProcessPolicy(
+      connection, actor_id, incarnation, group, should_stop, self._check_serving
+    )
 
   def connect(self) -> MessageSocket:
-    """Returns a connection from this process.
+    """Returns a connection from this process, over a socket.
 
     Raises:
       lifecycle.Stopped: if the server is closed.
@@ -170,15 +191,25 @@ class InferenceServer:
         RuntimeError, because clients retry after an OSError.
     """
     try:
-      self.check()
+      self._check_open()
     except OSError as error:
       raise RuntimeError(f'the inference server has failed: {error}') from error
-    if self._scheduler.closed:
-      raise lifecycle.Stopped
     return self._inbox.connect()
 
   def check(self) -> None:
-    """Raises the error that stopped the writer or a serving thread, or TimeoutError if one hangs."""
+    """Raises the error of the writer, a serving thread or an actor in this process.
+
+    Raises TimeoutError if one of them hangs.
+    """
+    self._check_serving()
+    self._actors.check()
+
+  def _check_open(self) -> None:
+    self._check_serving()
+    if self._scheduler.closed:
+      raise lifecycle.Stopped
+
+  def _check_serving(self) -> None:
     if self._writer is not None:
       self._writer.check()
     if self._error is not None:
@@ -196,15 +227,17 @@ class InferenceServer:
       self._writer.close()
 
   def close(self) -> None:
-    """Stops writing and serving, and closes every connection.
+    """Stops writing, serving and the actors of this process, and closes every connection.
 
     Drops unrolls that replay has not accepted, and pending requests without a reply.
     """
+    self._actors.stop()
     self.stop_writing()
     self._scheduler.close()
     for thread in self._threads:
       thread.join(timeout=10.0)
     self._inbox.close()
+    self._actors.join()
 
   @property
   def actor_steps(self) -> int:
@@ -235,6 +268,7 @@ class InferenceServer:
       }
       | self._progress.measure(seconds)
       | self._rates.measure(seconds)
+      | self._actors.measure(seconds)
       | {'exploration_min': self._exploration[0], 'exploration_max': self._exploration[1]}
     )
 
@@ -323,4 +357,5 @@ def make_server(
     num_environments=serving.num_environments,
     inbox=inbox or SocketServer(shared_memory=options.shared_memory),
     threads=options.inference_threads,
+    actors=serving.actors,
   )

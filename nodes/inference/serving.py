@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from agents.seeding import Seed
+from environments.base import BatchedEnvironment
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import InferenceOptions
 from nodes.unrolls.options import UnrollSinks
+
+
+class ActorThread(NamedTuple):
+  """An actor that is a thread of the process that infers for it.
+
+  Attributes:
+    make_environment: takes (number of environments, seed).
+    actor_id: such as 'actor/3'.
+    num_envs: environments of this actor.
+    env_groups: number of groups into which they are split.
+    seed: different for each actor.
+  """
+
+  make_environment: Callable[[int, int], BatchedEnvironment]
+  actor_id: str
+  num_envs: int
+  env_groups: int
+  seed: Seed
 
 
 class Serving(NamedTuple):
@@ -21,6 +40,7 @@ class Serving(NamedTuple):
     num_environments: training environments of the whole program.
     sinks: where the unrolls are written.
     observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
+    actors: those that are threads of this process; the others connect to it.
   """
 
   env_groups: Sequence[EnvGroupSpec]
@@ -29,6 +49,7 @@ class Serving(NamedTuple):
   num_environments: int
   sinks: UnrollSinks = UnrollSinks()
   observers: Sequence[Any] = ()
+  actors: Sequence[ActorThread] = ()
 
 
 def one_group(

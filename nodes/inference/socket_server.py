@@ -13,7 +13,8 @@ from typing import Any
 from absl import logging
 
 from courier import sockets, sparing, tls
-from nodes.inference import unix_sockets
+from nodes.inference import codec, unix_sockets
+from nodes.inference.in_process import InProcessConnection, Message
 from nodes.inference.message_socket import MessageSocket
 from nodes.runtime import lifecycle, listening, open_files
 
@@ -27,8 +28,12 @@ _SCRATCH = 64 << 10
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
+Connection = MessageSocket | InProcessConnection
+Arrived = tuple[Connection, bytes | Message]
+
+
 class SocketServer:
-  """Accepts connections and reads their messages.
+  """Accepts connections and reads their messages, and takes those of threads in this process.
 
   One thread at a time calls `poll`; any thread may wake it, connect, or send on an accepted
   connection. `poll` also sends the rest of messages that a connection did not accept at once. While
@@ -63,6 +68,9 @@ class SocketServer:
     # Deadlines of connections that have never sent a message, earliest first.
     self._new: dict[MessageSocket, float] = {}
     self._unsent: collections.deque[MessageSocket] = collections.deque()
+    self._here: set[InProcessConnection] = set()
+    self._posted: collections.deque[tuple[InProcessConnection, Message]] = collections.deque()
+    self._waits = False  # Whether the polling thread may be waiting for the sockets.
     self._listens_again: float | None = None
     self._warned = False
     self._selector = selectors.DefaultSelector()
@@ -112,18 +120,27 @@ class SocketServer:
       raise ConnectionError('the server no longer listens.') from None
     return MessageSocket(near)
 
-  def poll(self, timeout: float | None) -> list[tuple[MessageSocket, bytes]]:
+  def connect_in_process(self) -> InProcessConnection:
+    """Returns a connection from this process by which nothing is copied. Any thread may call it."""
+    connection = InProcessConnection(self._post, self._here.discard)
+    self._here.add(connection)
+    return connection
+
+  def poll(self, timeout: float | None) -> list[Arrived]:
     """Returns the messages that have arrived; may be empty, after `timeout` seconds or earlier.
 
     `wake` ends the wait, as does internal housekeeping.
     """
-    messages: list[tuple[MessageSocket, bytes]] = []
+    messages: list[Arrived] = []
     newcomers: list[tuple[MessageSocket, int]] = []
     listeners: list[Any] = []
     untidy = self._insecure or self._new or self._listens_again is not None
     if untidy:
       timeout = self._seconds_left(timeout)
-    for key, events in self._selector.select(timeout):
+    self._waits = True  # Before the look at what is posted, so that none is missed.
+    selected = self._selector.select(0.0 if self._posted else timeout)
+    self._waits = False
+    for key, events in selected:
       if key.data is not None:
         if self._insecure and key.data in self._insecure:
           newcomers.append((key.data, events))
@@ -144,6 +161,8 @@ class SocketServer:
       self._await_room(self._unsent.popleft())
     if untidy:
       self._tidy()
+    while self._posted:
+      messages.append(self._posted.popleft())
     return messages
 
   @property
@@ -170,8 +189,18 @@ class SocketServer:
     except OSError:
       connection.give_up()
 
-  def drop(self, connection: MessageSocket) -> None:
+  def reply(self, connection: Connection, *values: Any) -> None:
+    """Sends what `codec` packs on an accepted connection, without waiting; see `send`."""
+    if isinstance(connection, InProcessConnection):
+      connection.reply(*values)
+    else:
+      self.send(connection, codec.pack(*values))
+
+  def drop(self, connection: Connection) -> None:
     """Unregisters and closes a connection. Only the polling thread may call it."""
+    if isinstance(connection, InProcessConnection):
+      connection.close()
+      return
     self._selector.unregister(connection)
     self._insecure.pop(connection, None)
     self._new.pop(connection, None)
@@ -179,14 +208,19 @@ class SocketServer:
 
   def close(self) -> None:
     """Closes every connection and stops listening. No thread may poll after it."""
+    for connection in list(self._here):
+      connection.close()
     for key in list((self._selector.get_map() or {}).values()):
       key.fileobj.close()  # type: ignore[union-attr]
     self._waker.close()
     self._selector.close()
 
-  def _exchange(
-    self, connection: MessageSocket, events: int, messages: list[tuple[MessageSocket, bytes]]
-  ) -> None:
+  def _post(self, connection: InProcessConnection, message: Message) -> None:
+    self._posted.append((connection, message))
+    if self._waits:
+      self.wake()
+
+  def _exchange(self, connection: MessageSocket, events: int, messages: list[Arrived]) -> None:
     """Reads from a connection, adding a complete message to `messages`, and sends what it can take."""
     if events & _READ:
       message = self._read(connection)

@@ -73,6 +73,17 @@ def exit_held() -> Iterator[None]:
     ended.set()
 
 
+def program_stopper() -> Callable[[], None]:
+  """Returns what any thread may call to stop every node. Call it from the node's own thread.
+
+  Outside a launched program, as in unit tests, it does nothing.
+  """
+  try:
+    return lp.context.get_context().program_stopper
+  except AssertionError:
+    return lambda: None
+
+
 def stop_program() -> None:
   """Asks the launcher to stop every node. Call it from the node's own thread."""
   lp.stop()

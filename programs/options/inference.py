@@ -58,6 +58,11 @@ class InferenceConfig(ActorsConfig):
 
   def _check(self) -> None:
     acting, inference = self.acting, self.inference
+    if acting.actors_as_threads and acting.actor_python:
+      raise ValueError(
+        f'--actor_python={acting.actor_python} is another interpreter than that of the process of which '
+        '--actors_as_threads makes the actors threads; leave one of them out.'
+      )
     if acting.envs_per_actor % acting.env_groups:
       raise ValueError(
         f'--envs_per_actor={acting.envs_per_actor} does not divide into '

@@ -11,8 +11,8 @@ import launchpad as lp
 from agents.seeding import Seed
 from launchers.program import Program
 from nodes.gossip.options import GossipOptions
-from nodes.inference.layout import layout
-from nodes.inference.serving import Serving
+from nodes.inference.layout import EnvGroupSpec, layout
+from nodes.inference.serving import ActorThread, Serving
 from programs.options.inference import InferenceConfig
 from programs.parts import peers
 from programs.parts.launchpad_nodes import (
@@ -23,6 +23,7 @@ from programs.parts.launchpad_nodes import (
   ListeningNode,
 )
 from programs.parts.learner import training_options
+from rundir.roles import Role
 
 
 def add_actors(
@@ -32,7 +33,7 @@ def add_actors(
   inference: Sequence[Any],
   monitor: Any,
 ) -> None:
-  """Adds the actors, which inference servers act for in turn.
+  """Adds the actors, which inference servers act for in turn, unless they are threads of the servers.
 
   Args:
     program: the graph.
@@ -42,6 +43,8 @@ def add_actors(
     monitor: a handle on the monitor.
   """
   acting = config.acting
+  if acting.actors_as_threads:
+    return
   with program.group('actor', roles=['actor'], sends={'rows': 'inference'}):
     for i in range(config.num_replicas * acting.num_actors):
       program.add_node(
@@ -56,6 +59,18 @@ def add_actors(
           config.root_seed.child('actor', i),
         )
       )
+
+
+def acting_roles(config: InferenceConfig, *others: Role) -> tuple[Role, ...]:
+  """Returns the roles of nodes that infer: with `others`, and as actors if those are their threads."""
+  return (*(('actor',) if config.acting.actors_as_threads else ()), 'inference', *others)
+
+
+def threads_of_servers(config: InferenceConfig) -> list[str]:
+  """Returns the names of what runs in the process of each node that infers, besides the node."""
+  return [ActorThread.__name__] * (
+    config.actors_per_server if config.acting.actors_as_threads else 0
+  )
 
 
 def add_inference_nodes(
@@ -86,7 +101,7 @@ def add_inference_nodes(
   inference = []
   with program.group(
     'inference',
-    roles=['inference'],
+    roles=acting_roles(config),
     sends={'unrolls': 'replay'},
     receives={'parameters': 'learner'},
   ):
@@ -96,13 +111,14 @@ def add_inference_nodes(
         Deferred('nodes.inference_node', 'InferenceNode'),
         make_agent,
         make_environment,
-        serving(config, i, config.root_seed.child('inference', i), observers),
+        serving(config, i, config.root_seed.child('inference', i), make_environment, observers),
         learner,
         replay,
         monitor,
         name=f'inference/{i}',
         update_period=config.learning.update_period,
       )
+      worker.threads = threads_of_servers(config)
       inference.append(program.add_node(worker))
   return inference
 
@@ -146,7 +162,7 @@ def add_inference_learners(
   inference = []
   with program.group(
     'inference_learner',
-    roles=['inference', 'learner'],
+    roles=acting_roles(config, 'learner'),
     sends={'unrolls': 'replay', 'parameters': 'learner'},  # To each other, if there are several.
     receives={'batches': 'replay'},
   ):
@@ -168,10 +184,13 @@ def add_inference_learners(
         replay[i * shards : (i + 1) * shards],
         monitor,
         training,
-        serving=serving(config, i, own_seed.child('replica', training.replica), observers),
+        serving=serving(
+          config, i, own_seed.child('replica', training.replica), make_environment, observers
+        ),
         serves_params=serves_params,
         coordinator=coordinator,
       )
+      node.threads = threads_of_servers(config)
       nodes.append(node)
       inference.append(program.add_node(node))
   if coordinator is not None:
@@ -189,6 +208,7 @@ def serving(
   config: InferenceConfig,
   server: int,
   seed: Seed,
+  make_environment: Callable[..., Any],
   observers: Sequence[Any] = (),
   *,
   evaluates: bool = True,
@@ -199,6 +219,7 @@ def serving(
     config: the program's options.
     server: from 0.
     seed: of its actions.
+    make_environment: takes (number of environments, seed); for actors that are threads.
     observers: handles on nodes that receive the unrolls.
     evaluates: whether the first server acts for the evaluator.
   """
@@ -210,5 +231,28 @@ def serving(
     server,
     config.num_servers,
   )
-  num_environments = config.num_environments
-  return Serving(env_groups, config.inference, seed, num_environments, config.sinks, observers)
+  threads = config.acting.actors_as_threads
+  return Serving(
+    env_groups,
+    config.inference,
+    seed,
+    config.num_environments,
+    config.sinks,
+    observers,
+    _actor_threads(config, env_groups, make_environment) if threads else (),
+  )
+
+
+def _actor_threads(
+  config: InferenceConfig,
+  env_groups: Sequence[EnvGroupSpec],
+  make_environment: Callable[..., Any],
+) -> list[ActorThread]:
+  """Returns the actors of these environment groups."""
+  acting, actors = config.acting, []
+  for actor_id in dict.fromkeys(each.actor_id for each in env_groups if each.training):
+    group, index = actor_id.split('/')
+    seed = config.root_seed.child(group, int(index))
+    sizes = acting.envs_per_actor, acting.env_groups
+    actors.append(ActorThread(make_environment, actor_id, *sizes, seed))
+  return actors

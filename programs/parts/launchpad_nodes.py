@@ -79,7 +79,13 @@ class InferenceHandle(AddressHandle):
 
 
 class ListeningNode(lp.PyClassNode):
-  """A node that opens its own socket, on a port that the launcher chooses."""
+  """A node that opens its own socket, on a port that the launcher chooses.
+
+  Attributes:
+    threads: names of what else runs in its process, which pictures of the graph show.
+  """
+
+  threads: Sequence[str] = ()
 
   def __init__(self, handle: AddressHandle, make: Deferred, *args: Any, **kwargs: Any):
     """Initialises the node.

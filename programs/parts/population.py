@@ -20,7 +20,7 @@ from programs.options.common import CommonConfig
 from programs.options.compiled_loop import CompiledLoopConfig
 from programs.options.separate_learners import SeparateLearnersConfig
 from programs.parts.agent_constructors import constructor
-from programs.parts.central_inference import serving
+from programs.parts.central_inference import acting_roles, serving, threads_of_servers
 from programs.parts.launchpad_nodes import (
   AddressHandle,
   DataCourierNode,
@@ -158,7 +158,7 @@ def add_inference_members(
   members = []
   with program.group(
     'member',
-    roles=['inference', 'learner'],
+    roles=acting_roles(config, 'learner'),
     sends={'unrolls': 'replay'},
     receives={'batches': 'replay'},
   ):
@@ -178,10 +178,11 @@ def add_inference_members(
         replay[k * shards : (k + 1) * shards],
         monitor,
         training,
-        serving=serving(config, k, root.child('member', k), evaluates=False),
+        serving=serving(config, k, root.child('member', k), make_environment, evaluates=False),
         serves_params=False,
         member=Place(k, population.ready_steps, leaderboard),
       )
+      node.threads = threads_of_servers(config)
       members.append(program.add_node(node))
   return members
 

@@ -41,7 +41,7 @@ class Inbox:
   def poll(self, timeout):
     return [(request.connection, request) for request in next(self._arriving)]
 
-  def send(self, connection, message):
+  def reply(self, connection, *values):
     pass
 
   def wake(self):
