@@ -71,8 +71,9 @@ def serve_actions(action: np.ndarray, shared_memory: bool, port: int) -> None:
   inbox.accept_messages_of(1 << 30)
   while True:
     for connection, message in inbox.poll(None):
+      assert isinstance(message, bytes)  # No client is in this process.
       codec.unpack(message, connection.memory)
-      inbox.send(connection, codec.pack(action))
+      inbox.reply(connection, action)
 
 
 def serve_replay(tables: Sequence[Table], directory: str, port: int) -> None:

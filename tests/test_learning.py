@@ -16,6 +16,7 @@ MEMORY = ('--program=r2d2', '--env=bsuite:memory_len/15', '--eval_episodes=1000'
   [
     # Calibrated on 2 cores; a random policy has -0.6 on Catch and 0 on memory_len.
     (('--num_steps=150000',), 0.95, 1.0),
+    (('--num_steps=150000', '--actors_as_threads'), 0.95, 1.0),
     (('--program=impala',), 0.9, 1.0),
     (('--agent=pqn',), 0.9, 1.0),
     (('--program=r2d2',), 0.9, 1.0),

@@ -1,8 +1,11 @@
 """Environments of a run, of its restarted nodes and of its resumed run share no random numbers."""
 
 import json
+import pathlib
 
 import pytest
+
+from rundir import node_files
 
 # Catch that tells its seed and the actions of its first steps, and fails once in an actor.
 CATCH = """
@@ -44,6 +47,8 @@ PROGRAMS = {
   'gala_sebulba': (8, ('--num_peers=2', '--envs_per_actor=4', '--env_groups=2')),
   # Two members of two actors.
   'population_sebulba': (4, ('--num_members=2', '--envs_per_actor=2', '--env_groups=1')),
+  # Two actors, threads which end and restart together.
+  'sebulba with threads': (4, ('--actors_as_threads', '--envs_per_actor=4', '--env_groups=2')),
   'impala': (2, ('--envs_per_actor=2',)),
   # Two inference nodes of two actors.
   'sebulba': (8, ('--num_actors=4', '--inference_nodes=2', '--envs_per_actor=4', '--env_groups=2')),
@@ -55,6 +60,7 @@ PROGRAMS = {
   'program_name',
   [
     'gala_sebulba',
+    'sebulba with threads',
     'impala',
     pytest.param('sebulba', marks=pytest.mark.nightly),
     pytest.param('population_sebulba', marks=pytest.mark.nightly),
@@ -69,9 +75,12 @@ def test_no_environment_has_the_seed_or_the_actions_of_another(
   acted = lambda: [actions for _, actions in told() if len(actions[0]) == 2]  # noqa: E731
 
   program = start_program(
-    f'--program={program_name}', f'--env={tmp_path}/told.py:make', *FLAGS, *flags, small=()
+    f'--program={program_name.split()[0]}', f'--env={tmp_path}/told.py:make', *FLAGS, *flags, small=()
   )
   program.wait_until(lambda: len(acted()) > num_batches, 'a restarted actor acts')
+  if 'threads' in program_name:
+    logged = pathlib.Path(node_files.log_path(program.run_dir, 'inference_learner/0')).read_text()
+    assert 'RuntimeError: once\n' in logged, 'the error of an actor is not the last of its process'
   program.wait_until(program.checkpoint_counts, 'a checkpoint')
   program.launcher.terminate()
   assert program.end()[0] == 143

@@ -1,0 +1,210 @@
+"""Actors that are threads of the inference server's process."""
+
+import collections
+import threading
+import traceback
+
+import jax
+import numpy as np
+import pytest
+from acme.utils.counting import Counter
+
+from agents.seeding import Seed
+from agents.vtrace.agent import VTrace
+from agents.vtrace.config import VTraceConfig
+from environments.base import Exhausted
+from environments.catch import Catch
+from nodes.actor import Actor
+from nodes.inference.client import ServerAddress
+from nodes.inference.layout import layout
+from nodes.inference.server import InferenceServer
+from nodes.inference.serving import ActorThread
+from nodes.inference.socket_server import SocketServer
+from nodes.runtime import lifecycle, watchdog
+from tests.nodes.counter import CounterEnvironment
+from tests.nodes.inference_clients import Sink
+from tests.ports import unused_port
+from tests.waiting import DEADLINE, wait_until
+
+UNROLLS = 4  # Of each environment, that are compared.
+
+
+def make_catch(num_envs, seed):
+  return Catch(num_envs, seed, rows=6, columns=5)
+
+
+def actor_threads(make_environment, num_actors=1, num_envs=2, env_groups=1):
+  return [
+    ActorThread(make_environment, f'actor/{i}', num_envs, env_groups, Seed(0, ('actor', i)))
+    for i in range(num_actors)
+  ]
+
+
+@pytest.fixture
+def start():
+  """Starts a server with actors in its process; returns it and what takes its unrolls."""
+  servers = []
+
+  def make(threads, spec, agent, env_groups, inbox=None):
+    sink = Sink()
+    server = InferenceServer(
+      agent,
+      env_groups,
+      jax.local_devices()[:1],
+      spec,
+      writer=sink,
+      counter=Counter(),
+      action_repeat=1,
+      batch_size=8,
+      timeout=0.002,
+      seed=Seed(0),
+      inbox=inbox,
+      actors=threads,
+    )
+    servers.append(server)
+    server.set_params(1, agent.init(jax.random.key(0)).params)
+    server.compile()
+    server.start()
+    return server, sink
+
+  yield make
+  for server in servers:
+    server.close()
+
+
+@pytest.fixture
+def start_counting(start):
+  """Starts a server whose agent has the next of the rows that it has seen as its action."""
+  from tests.nodes.counter import CounterAgent
+
+  class Agent(CounterAgent):
+    def init(self, key):
+      return VTraceState(np.float32(0))
+
+  class VTraceState:
+    def __init__(self, params):
+      self.params = params
+
+  def make(make_environment, env_groups=1, num_actors=1):
+    threads = actor_threads(make_environment, num_actors, 2 * env_groups, env_groups)
+    spec = CounterEnvironment([1]).spec()
+    return start(threads, spec, Agent(), layout(num_actors, 2 * env_groups, env_groups))
+
+  return make
+
+
+def rows_of(sink):
+  """Returns the first unrolls of each environment, by its id."""
+  found = {}
+  for unroll in list(sink.unrolls):
+    for i, environment in enumerate(unroll.environment_id.tolist()):
+      found.setdefault(environment, []).append(jax.tree.map(lambda x, i=i: x[i], unroll))
+  return found
+
+
+def test_rows_are_those_of_actors_that_are_processes(start, stop):
+  agent_config = VTraceConfig(unroll_length=7, mlp_sizes=(8,), core='lstm', core_size=4)
+  spec = make_catch(1, 0).spec()
+  agent = VTrace(agent_config, spec.observations, spec.actions)
+  env_groups = layout(2, 4, 2)
+  threads = actor_threads(make_catch, num_actors=2, num_envs=4, env_groups=2)
+
+  def are_enough(sink):
+    played = collections.Counter(unroll.environment_id[0] for unroll in list(sink.unrolls))
+    return len(played) == 4 and min(played.values()) >= UNROLLS
+
+  server, here = start(threads, spec, agent, env_groups)
+  wait_until(lambda: are_enough(here), server.check)
+  server.close()
+
+  port = unused_port()
+  server, there = start((), spec, agent, env_groups, SocketServer(port))
+  address = ServerAddress(f'localhost:{port}')
+  actors = [Actor(make_catch, address, None, *each[1:]) for each in threads]
+  running = [threading.Thread(target=actor.run, daemon=True) for actor in actors]
+  for thread in running:
+    thread.start()
+  wait_until(lambda: are_enough(there), server.check)
+  stop.set()
+  server.finish_training()
+  for thread in running:
+    thread.join(DEADLINE)
+  for environment, unrolls in rows_of(there).items():
+    jax.tree.map(
+      np.testing.assert_array_equal, rows_of(here)[environment][:UNROLLS], unrolls[:UNROLLS]
+    )
+
+
+def test_the_error_of_an_environment_is_that_of_the_server_with_its_own_traceback(start_counting):
+  class Broken(CounterEnvironment):
+    def step(self, action):
+      if self._count.max() == 3:
+        raise RuntimeError('the emulator has crashed')
+      return super().step(action)
+
+  server, _ = start_counting(lambda num_envs, seed: Broken([9] * num_envs), num_actors=2)
+  with pytest.raises(RuntimeError, match='the emulator has crashed') as raised:
+    wait_until(lambda: False, server.check)
+  printed = traceback.format_exception(raised.value)
+  assert 'in step' in printed[-2] and printed[-1] == 'RuntimeError: the emulator has crashed\n'
+
+
+def test_an_environment_that_cannot_be_made_is_an_error_of_the_server(start_counting):
+  def make(num_envs, seed):
+    raise OSError('no such level')
+
+  server, _ = start_counting(make)
+  with pytest.raises(OSError, match='no such level'):
+    wait_until(lambda: False, server.check)
+
+
+def test_an_exhausted_environment_stops_the_program_and_fails_nothing(start_counting, monkeypatch):
+  stopped = threading.Event()
+  monkeypatch.setattr(lifecycle, 'program_stopper', lambda: stopped.set)
+
+  class Ending(CounterEnvironment):
+    def step(self, action):
+      raise Exhausted
+
+  server, _ = start_counting(lambda num_envs, seed: Ending([9] * num_envs))
+  assert stopped.wait(DEADLINE)
+  server.check()
+
+
+def test_a_step_that_hangs_is_noticed_where_failures_are(start_counting, monkeypatch):
+  resumed = threading.Event()
+
+  class Hanging(CounterEnvironment):
+    def step(self, action):
+      resumed.wait(DEADLINE)
+      return super().step(action)
+
+  server, _ = start_counting(lambda num_envs, seed: Hanging([9] * num_envs))
+  monkeypatch.setattr(watchdog, 'LIMIT_SECONDS', 0.0)
+  with pytest.raises(TimeoutError, match='a step of the environments of actor/0 has taken longer'):
+    wait_until(lambda: False, server.check)
+  resumed.set()
+
+
+def test_actors_end_with_training_or_the_server_and_close_their_environments(start_counting):
+  closed = []
+
+  class Closing(CounterEnvironment):
+    def close(self):
+      closed.append(threading.current_thread().name)
+
+  make = lambda num_envs, seed: Closing([9] * num_envs)  # noqa: E731
+  server, sink = start_counting(make, env_groups=2, num_actors=2)
+  wait_until(lambda: len(sink.unrolls) > 8, server.check)
+  measured = server.measure(1.0)
+  assert measured['stepping_share'] > 0 and measured['waiting_share'] > 0
+  server.finish_training()
+  wait_until(lambda: len(closed) == 4, server.check)
+  assert sorted(closed) == ['actor/0', 'actor/0', 'actor/1', 'actor/1']
+
+  closed.clear()
+  server, sink = start_counting(make, env_groups=2)
+  wait_until(lambda: sink.unrolls, server.check)
+  server.close()
+  assert closed == ['actor/0'] * 2
+  server.check()
