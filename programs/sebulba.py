@@ -10,6 +10,8 @@ Their learners form one JAX job, whose coordinator is on the first one's host. W
 actor x N, evaluator  --timesteps-->  inference x M  --unrolls-->  replay x K  --batches-->  learner
                                       inference x M  --fetch-->    learner
 
+With --actors_as_threads the actors are threads of the nodes that infer for them, and no nodes.
+
 Programs with relabellers add them between two tables of the same replay servers:
 
 replay x K  --unrolls-->  relabeller x M  --copies-->  replay x K

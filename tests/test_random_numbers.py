@@ -75,7 +75,11 @@ def test_no_environment_has_the_seed_or_the_actions_of_another(
   acted = lambda: [actions for _, actions in told() if len(actions[0]) == 2]  # noqa: E731
 
   program = start_program(
-    f'--program={program_name.split()[0]}', f'--env={tmp_path}/told.py:make', *FLAGS, *flags, small=()
+    f'--program={program_name.split()[0]}',
+    f'--env={tmp_path}/told.py:make',
+    *FLAGS,
+    *flags,
+    small=(),
   )
   program.wait_until(lambda: len(acted()) > num_batches, 'a restarted actor acts')
   if 'threads' in program_name:

@@ -11,8 +11,8 @@ from agents.options import CheckedOptions, option, require_devices
 class ActingOptions(CheckedOptions):
   """The actors, whose environments are stepped together."""
 
-  num_actors: int = option(2, 'actor processes of each replica', at_most=65_536, at_least=1)
-  envs_per_actor: int = option(32, 'environments in each actor process', at_least=1)
+  num_actors: int = option(2, 'actors of each replica', at_most=65_536, at_least=1)
+  envs_per_actor: int = option(32, 'environments in each actor', at_least=1)
 
   @property
   def env_group_size(self) -> int:
@@ -34,7 +34,8 @@ class GroupedActingOptions(ActingOptions):
   )
   actors_as_threads: bool = option(
     False,
-    'actors are threads of the process that infers for them, as in Podracer, and no processes',
+    'actors are threads of the process that infers for them, as in Podracer, and no processes; for '
+    "environments that are vectorised or leave Python's interpreter lock, which all threads share",
   )
   actor_python: str = option(
     '',
