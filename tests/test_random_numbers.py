@@ -1,11 +1,8 @@
 """Environments of a run, of its restarted nodes and of its resumed run share no random numbers."""
 
 import json
-import pathlib
 
 import pytest
-
-from rundir import node_files
 
 # Catch that tells its seed and the actions of its first steps, and fails once in an actor.
 CATCH = """
@@ -60,7 +57,7 @@ PROGRAMS = {
   'program_name',
   [
     'gala_sebulba',
-    'sebulba with threads',
+    pytest.param('sebulba with threads', marks=pytest.mark.nightly),
     'impala',
     pytest.param('sebulba', marks=pytest.mark.nightly),
     pytest.param('population_sebulba', marks=pytest.mark.nightly),
@@ -82,9 +79,6 @@ def test_no_environment_has_the_seed_or_the_actions_of_another(
     small=(),
   )
   program.wait_until(lambda: len(acted()) > num_batches, 'a restarted actor acts')
-  if 'threads' in program_name:
-    logged = pathlib.Path(node_files.log_path(program.run_dir, 'inference_learner/0')).read_text()
-    assert 'RuntimeError: once\n' in logged, 'the error of an actor is not the last of its process'
   program.wait_until(program.checkpoint_counts, 'a checkpoint')
   program.launcher.terminate()
   assert program.end()[0] == 143

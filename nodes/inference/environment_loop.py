@@ -103,6 +103,9 @@ class EnvironmentLoop:
       if action is None:
         return False
       mark(activity.PLAYING)
-      policy.send(environment.step(action), environment.game_over)
-      self._stepping += time.monotonic() - received
+      timestep = environment.step(action)
+      stepped = time.monotonic()
+      self._stepping += stepped - received
+      policy.send(timestep, environment.game_over)  # May compute actions, in the server's process.
+      self._waiting += time.monotonic() - stepped
     return True

@@ -57,6 +57,9 @@ class RequestScheduler:
     # Deferred groups that may be served now. Considering all of thousands at each event would take
     # longer than serving them.
     self._ready: collections.deque[EnvGroup] = collections.deque()
+    # Guards the state of the batchers, and the decisions on requests, between threads that take them.
+    self._deciding = threading.Lock()
+    self._listens_for_long = False
     self._live = [0] * len(batchers)
     self._counts_training = True
     self._finished = threading.Event()
@@ -90,17 +93,34 @@ class RequestScheduler:
     One thread at a time may call it.
     """
     while not self._closed.is_set():
-      if self._counts_training and self._finished.is_set():
-        self._count_live_groups()
-      for device, batcher in enumerate(self._batchers):
-        batch = batcher.take()
+      with self._deciding:
+        if self._counts_training and self._finished.is_set():
+          self._count_live_groups()
+        device, batch = self._ready_batch()
         if batch:
           return device, batch
-      left = [s for b in self._batchers if (s := b.seconds_left()) is not None]
-      for connection, message in self._inbox.poll(min(left, default=None)):
-        self._take(connection, message)
-      self._consider_deferred()
+        left = self._seconds_left()
+        self._listens_for_long = left is None
+      arrived = self._inbox.poll(left)
+      with self._deciding:
+        for connection, message in arrived:
+          self._take(connection, message)
+        self._consider_deferred()
     return 0, []
+
+  def submit(self, connection: Connection, message: Message) -> tuple[int, list[Request]]:
+    """Takes the message of a thread that serves a batch itself; any thread may call it.
+
+    Returns:
+      The index of a device and a batch for it, if one is ready; else [].
+    """
+    with self._deciding:
+      self._take(connection, message)
+      found = self._ready_batch()
+      if self._listens_for_long and self._seconds_left() is not None:
+        self._listens_for_long = False
+        self._inbox.wake()  # The listening thread serves what nobody completes in time.
+    return found
 
   def finish(self, request: Request, output: InferenceOutput) -> None:
     """Appends a request's row to its group's unroll and sends the reply; any thread may call it."""
@@ -119,6 +139,17 @@ class RequestScheduler:
     self._inbox.reply(connection, *reply)
     if held is not None:
       self._call_back(env_group)
+
+  def _ready_batch(self) -> tuple[int, list[Request]]:
+    for device, batcher in enumerate(self._batchers):
+      if batch := batcher.take():
+        return device, batch
+    return 0, []
+
+  def _seconds_left(self) -> float | None:
+    """Returns the seconds until the next batch times out; None if no request waits."""
+    left = [s for b in self._batchers if (s := b.seconds_left()) is not None]
+    return min(left, default=None)
 
   def _take(self, connection: Connection, message: bytes | Message) -> None:
     try:

@@ -17,14 +17,14 @@ from agents.types import LAST, Nest, Unroll
 from nodes.inference import batching, slots
 from nodes.inference.actor_threads import ActorThreads
 from nodes.inference.device import DeviceInference
-from nodes.inference.in_process import InProcessPolicy
+from nodes.inference.in_process import InProcessPolicy, Message
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.message_socket import MessageSocket
 from nodes.inference.rates import InferenceRates
 from nodes.inference.request_decoder import Request, RequestDecoder
 from nodes.inference.scheduler import RequestScheduler
 from nodes.inference.serving import ActorThread, Serving
-from nodes.inference.socket_server import SocketServer
+from nodes.inference.socket_server import Connection, SocketServer
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters, ActingTotals
 from nodes.runtime.watchdog import Watchdog
@@ -73,7 +73,8 @@ class InferenceServer:
   Back-pressure: requests wait while replay accepts no unrolls.
 
   A few threads take turns. One listens until a batch is complete, then serves it while the next one
-  listens. With a single thread there are no wake-ups between threads.
+  listens. With a single thread there are no wake-ups between threads. On CPUs, a thread of this process
+  that completes a batch by its request serves it itself.
   """
 
   def __init__(
@@ -137,6 +138,7 @@ class InferenceServer:
     self._scheduler = RequestScheduler(
       groups, requests, self._inbox, self._batchers, writer.put if writer is not None else None
     )
+    self._clients_serve = clients_serve(devices)
     self._training_sizes = set(training_sizes)
     self._num_threads = threads or num_threads(devices)
     self._actors = ActorThreads(actors, self)
@@ -177,7 +179,7 @@ class InferenceServer:
       Exception: the error that stopped the writer or a serving thread.
     """
     self._check_open()
-    connection = self._inbox.connect_in_process()
+    connection = self._inbox.connect_in_process(self._submit if self._clients_serve else None)
     return InProcessPolicy(
       connection, actor_id, incarnation, group, should_stop, self._check_serving
     )
@@ -282,13 +284,28 @@ class InferenceServer:
         if not batch:
           return
         with watch:
-          for request, answer in zip(batch, self._devices[device].serve(batch), strict=True):
-            self._count(request)
-            scheduler.finish(request, answer)
-          self._batchers[device].served(batch)
+          self._serve(device, batch)
     except BaseException as error:
       self._error = error
       scheduler.close()
+
+  def _submit(self, connection: Connection, message: Message) -> None:
+    """Takes a request of a thread of this process, which serves the batch that it completes, if any."""
+    try:
+      device, batch = self._scheduler.submit(connection, message)
+      if batch:
+        self._serve(device, batch)
+    except BaseException as error:
+      self._error = error
+      self._scheduler.close()
+      raise
+
+  def _serve(self, device: int, batch: list[Request]) -> None:
+    """Acts for a batch and replies to it."""
+    for request, answer in zip(batch, self._devices[device].serve(batch), strict=True):
+      self._count(request)
+      self._scheduler.finish(request, answer)
+    self._batchers[device].served(batch)
 
   def _count(self, request: Request) -> None:
     """Counts the steps and episodes of a request of a training group."""
@@ -298,6 +315,15 @@ class InferenceServer:
     returns, lengths = env_group.episodes.observe(request.timestep, request.game_over)
     steps = int(np.count_nonzero(request.timestep.step_type != LAST))
     self._progress.add(ActingTotals(steps, len(returns), float(returns.sum()), int(lengths.sum())))
+
+
+def clients_serve(devices: Sequence[jax.Device]) -> bool:
+  """Returns whether threads of this process serve the batches that they complete.
+
+  One that would wait for the CPU may as well compute. While an accelerator computes, an actor steps its
+  other environments.
+  """
+  return devices[0].platform == 'cpu'
 
 
 def num_threads(devices: Sequence[jax.Device]) -> int:

@@ -8,6 +8,7 @@ import errno
 import selectors
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 from absl import logging
@@ -120,9 +121,15 @@ class SocketServer:
       raise ConnectionError('the server no longer listens.') from None
     return MessageSocket(near)
 
-  def connect_in_process(self) -> InProcessConnection:
-    """Returns a connection from this process by which nothing is copied. Any thread may call it."""
-    connection = InProcessConnection(self._post, self._here.discard)
+  def connect_in_process(
+    self, post: Callable[[InProcessConnection, Message], None] | None = None
+  ) -> InProcessConnection:
+    """Returns a connection from this process by which nothing is copied. Any thread may call it.
+
+    Args:
+      post: receives its messages; None to have `poll` return them.
+    """
+    connection = InProcessConnection(post or self._post, self._here.discard)
     self._here.add(connection)
     return connection
 

@@ -28,7 +28,11 @@ def step(policy, environment, steps):
   return np.array(actions)
 
 
-def test_each_group_gets_its_own_replies_in_order_beside_clients_with_sockets(make_server):
+@pytest.mark.parametrize('clients_serve', [True, False])  # As on CPUs, and on accelerators.
+def test_each_group_gets_its_own_replies_in_order_beside_clients_with_sockets(
+  make_server, monkeypatch, clients_serve
+):
+  monkeypatch.setattr('nodes.inference.server.clients_serve', lambda devices: clients_serve)
   server, sink = make_server(layout(2, 4, 2), batch_size=8)
   policies = [policy_of(server, group) for group in (0, 1)]
   environments = [CounterEnvironment([3, 5]), CounterEnvironment([7, 2])]
@@ -121,7 +125,7 @@ def test_a_stop_ends_the_wait_for_a_server_that_does_not_reply(make_server):
   policies = [policy_of(server, actor=f'actor/{i}') for i in (0, 1)]
   environment = CounterEnvironment([9, 9])
   step(policies[0], environment, 0)  # Alone so far.
-  for policy in policies:
+  for policy in reversed(policies):  # The first one's request fills the batch.
     policy.send(environment.reset())
   for policy in policies:
     policy.receive()
