@@ -1,8 +1,13 @@
-"""Names of the groups that infer and learn: one group, or two with --inference_nodes."""
+"""Names of the groups that act, infer and learn, some of which may be the same."""
 
 from __future__ import annotations
 
 from programs.options.inference import InferenceConfig
+
+
+def acts(config: InferenceConfig) -> str:
+  """Returns the name of the group whose processes step the environments."""
+  return infers(config) if config.acting.actors_as_threads else 'actor'
 
 
 def infers(config: InferenceConfig) -> str:

@@ -120,7 +120,7 @@ class Stages:
       environment.step(next(actions))
       return self._num_envs
 
-    cost = self._measure(work, here='actor')
+    cost = self._measure(work, here=roles.acts(self._config))
     environment.close()
     return cost
 
@@ -327,7 +327,9 @@ def measure(
   """
   with tempfile.TemporaryDirectory() as directory:
     stages = Stages(program, config, seconds, repeats, directory, pause)
-    measured = {'environment': stages.environment(), 'rpc': stages.rpc()}
+    measured = {'environment': stages.environment()}
+    if not config.acting.actors_as_threads:  # They send no messages.
+      measured['rpc'] = stages.rpc()
     stages.start_inference()
     compiled = Compilations()
     measured['inference'] = stages.inference()

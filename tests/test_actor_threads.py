@@ -25,7 +25,13 @@ def make(task, num_envs, seed):
 def test_a_program_trains_to_its_end_after_a_restart_for_the_error_of_an_actor(train, tmp_path):
   run_dir, file = tmp_path / 'run', tmp_path / 'failing.py'
   file.write_text(CATCH)
-  flags = *SMALL, '--actors_as_threads', f'--env={file}:make', f'--run_dir={run_dir}', '--eval_envs=5'
+  flags = (
+    *SMALL,
+    '--actors_as_threads',
+    f'--env={file}:make',
+    f'--run_dir={run_dir}',
+    '--eval_envs=5',
+  )
   process = train(*flags)
   assert process.returncode == 0, process.stderr
   done = DONE.fullmatch(process.stdout.splitlines()[-1])

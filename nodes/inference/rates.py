@@ -17,7 +17,7 @@ class InferenceRates:
 
     Args:
       devices: inference on each actor device.
-      num_threads: threads that serve batches.
+      num_threads: threads that may serve batches at once.
     """
     self._devices = devices
     self._num_threads = num_threads

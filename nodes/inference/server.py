@@ -142,7 +142,8 @@ class InferenceServer:
     self._training_sizes = set(training_sizes)
     self._num_threads = threads or num_threads(devices)
     self._actors = ActorThreads(actors, self)
-    self._rates = InferenceRates(self._devices, self._num_threads)
+    serving_actors = len(actors) if self._clients_serve else 0
+    self._rates = InferenceRates(self._devices, max(self._num_threads, serving_actors))
 
   def set_params(self, version: int, params: Nest) -> None:
     """Copies the parameters to every actor device."""

@@ -134,6 +134,16 @@ def test_figures_are_shares_of_the_whole_program():
   assert math.isnan(figures.batch_fill)
 
 
+def test_a_node_whose_threads_are_actors_is_judged_like_actors_apart():
+  means = {'all/0': {'learner_waiting_share': 0.7, 'inference_busy_share': 0.2}}
+  means['all/0'] |= {'stepping_share': 0.8, 'waiting_share': 0.2}
+  config = {'num_actors': 2, 'env_groups': 2}
+  found = bottleneck.of_program(means, config, graph(all=['actor', 'inference', 'learner']))
+  assert found.bottleneck == 'environments'
+  compiled = bottleneck.of_program(means, config, graph(all=['actor', 'learner']))
+  assert compiled.bottleneck == 'learner' and 'one compiled function' in compiled.sentence
+
+
 def test_figures_of_replicas_are_shares_of_all_of_them():
   means = {
     'inference/0': {'inference_busy_share': 0.5, 'deferred_requests': 1.0},
