@@ -37,6 +37,7 @@ COMMON = (
 # Options of our programs only, which do not affect the common settings.
 OWN = (
   'env_groups',
+  'actors_as_threads',
   'inference_nodes',
   'inference_batch_size',
   'inference_timeout_ms',
