@@ -26,7 +26,7 @@ from nodes.inference.client import RemotePolicy, ServerAddress
 from nodes.inference.device import DeviceInference
 from nodes.inference.layout import layout
 from nodes.inference.options import InferenceOptions
-from nodes.inference.serving import Serving, one_group
+from nodes.inference.serving import ActorThread, Serving, one_group
 from nodes.inference_node import InferenceNode
 from nodes.learning.parameter_server import ParameterServer
 from nodes.learning.prefetcher import DevicePrefetcher
@@ -157,23 +157,26 @@ class Asking(Acting):
   """The second of two actors, which asks an inference node, in threads."""
 
   def _make_actor(self, connect, make_agent, env_group):
+    self._serving = self._thread_of(self._make_node(connect, make_agent, env_group))
+    return Actor(
+      self.make_environment, self.inference, None, env_group.actor_id, 2, 1, seed=Seed(5)
+    )
+
+  def _make_node(self, connect, make_agent, env_group, actors=()):
     port = unused_port()
     self.inference, self.ends = ServerAddress(f'localhost:{port}'), queue.SimpleQueue()
     options = InferenceOptions(inference_batch_size=2, inference_timeout_ms=1.0, one_core=False)
-    self._node = InferenceNode(
+    env_groups = [env_group, layout(2, 2, 1, EVAL_ENVS)[-1]]
+    return InferenceNode(
       make_agent,
       self.make_environment,
-      Serving([env_group, layout(2, 2, 1, EVAL_ENVS)[-1]], options, Seed(3), num_environments=4),
+      Serving(env_groups, options, Seed(3), num_environments=4, actors=actors),
       connect(self.learner),
       [self._address],
       connect(self),
       port=port,
       name='inference/0',
       update_period=0.01,
-    )
-    self._serving = self._thread_of(self._node)
-    return Actor(
-      self.make_environment, self.inference, None, env_group.actor_id, 2, 1, seed=Seed(5)
     )
 
   # What the monitor is told.
@@ -203,6 +206,26 @@ class Asking(Acting):
     assert self.serving_has_ended() and self.error is None
 
 
+class Hosting(Asking):
+  """The second of two actors, which is a thread of its inference node."""
+
+  def _make_actor(self, connect, make_agent, env_group):
+    actor = ActorThread(self.make_environment, env_group.actor_id, 2, 1, Seed(5))
+    return self._make_node(connect, make_agent, env_group, [actor])
+
+  def start(self, version, params):
+    Acting.start(self, version, params)
+
+  def finish(self):
+    self.learner.finish_training()
+    self.ends.get(timeout=DEADLINE)  # It serves the evaluator until the program stops.
+    assert self.error is None
+
+  def serving_has_ended(self):
+    self._thread.join(DEADLINE)
+    return not self._thread.is_alive()
+
+
 @pytest.fixture
 def start_acting(connect, serve, monkeypatch):
   """Starts actors of a class, which are sent home at the end of the test whatever came of it."""
@@ -222,7 +245,7 @@ def start_acting(connect, serve, monkeypatch):
       actor.stop()
 
 
-@pytest.fixture(params=[Acting, Asking])
+@pytest.fixture(params=[Acting, Asking, Hosting])
 def acting(start_acting, request):
   return functools.partial(start_acting, request.param)
 
