@@ -4,6 +4,7 @@ import collections
 import functools
 import threading
 import traceback
+import types
 
 import jax
 import numpy as np
@@ -22,7 +23,7 @@ from nodes.inference.server import InferenceServer
 from nodes.inference.serving import ActorThread
 from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle, watchdog
-from tests.nodes.counter import CounterEnvironment
+from tests.nodes.counter import CounterAgent, CounterEnvironment
 from tests.nodes.inference_clients import Sink
 from tests.ports import unused_port
 from tests.waiting import DEADLINE, wait_until
@@ -73,18 +74,16 @@ def start():
     server.close()
 
 
+class Agent(CounterAgent):
+  """Acts as `CounterAgent`, with a number as its parameters."""
+
+  def init(self, key):
+    return types.SimpleNamespace(params=np.float32(0))
+
+
 @pytest.fixture
 def start_counting(start):
-  """Starts a server whose agent has the next of the rows that it has seen as its action."""
-  from tests.nodes.counter import CounterAgent
-
-  class Agent(CounterAgent):
-    def init(self, key):
-      return VTraceState(np.float32(0))
-
-  class VTraceState:
-    def __init__(self, params):
-      self.params = params
+  """Starts a server whose actors have pairs of environments that count."""
 
   def make(make_environment, env_groups=1, num_actors=1):
     threads = actor_threads(make_environment, num_actors, 2 * env_groups, env_groups)
