@@ -164,7 +164,12 @@ class Impala(nn.Module):
 
 
 class MinAtar(nn.Module):
-  """One convolution of 16 channels and one layer (Young and Tian 2019, "MinAtar", section 3)."""
+  """One convolution of 16 channels and one layer (Young and Tian 2019, "MinAtar", section 3).
+
+  With `layer_norm`, planes of any type are divided by 255 like pixels, as PQN's authors do (purejaxql,
+  `pqn_minatar.py`). The biases of the convolution then outweigh its input, and what is normalised is
+  nearly linear in it. With planes as they are, PQN learns less: see benchmarks/NOTES.md.
+  """
 
   hidden_size: int = 128
   init_of: str = 'fan_in'
@@ -175,6 +180,8 @@ class MinAtar(nn.Module):
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`; H and W at least 3."""
     x = to_image(observation, self.center)
+    if self.layer_norm and observation.dtype != jnp.uint8:
+      x *= np.float32(1 / 255)
     kernel_init = hidden_init(self.init_of)
     # Images this small are played in loops, as by Anakin.
     conv = nn.Conv(

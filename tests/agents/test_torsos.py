@@ -106,6 +106,24 @@ def test_layer_norm_is_over_the_units_of_a_row_before_the_activation():
   np.testing.assert_allclose(torso.apply({'params': params}, rows), x, atol=1e-4)
 
 
+def test_planes_that_pqn_normalises_count_as_pixels_whatever_their_type():
+  planes = np.random.default_rng(0).integers(0, 2, (3, 10, 10, 4))
+  torso = torsos.MinAtar(5, layer_norm=True)
+  variables = torso.init(jax.random.key(0), planes)
+  # With biases of 0 the first LayerNorm would hide the scale.
+  bias = jnp.linspace(-0.1, 0.1, 16)
+  variables['params']['Conv_0']['bias'] = bias
+  expected = torso.apply(variables, planes.astype(np.uint8))
+  for dtype in (bool, np.int32, np.float32):
+    np.testing.assert_allclose(torso.apply(variables, planes.astype(dtype)), expected, atol=1e-5)
+  plain = torsos.MinAtar(5)
+  np.testing.assert_allclose(
+    plain.apply(plain.init(jax.random.key(0), planes), planes.astype(np.float32)),
+    255 * plain.apply(plain.init(jax.random.key(0), planes), planes.astype(np.uint8)),
+    rtol=1e-4,
+  )
+
+
 def test_pixels_are_scaled_and_other_observations_are_cast():
   torso = torsos.MLP(())
   pixels = jnp.array([[[0, 51], [102, 255]]], jnp.uint8)
