@@ -189,7 +189,8 @@ class _Server:
     os.environ.update(request['variables'])
     os.environ['LAUNCHPOD_LAUNCHER_PID'] = str(server)
     os.environ[heartbeat.VARIABLE] = str(beats)
-    os.chdir(request['cwd'] or '.')
+    if request['cwd']:
+      os.chdir(request['cwd'])
     os.close(ready)
     command = request['command']
     if not (request['fork'] and self._may_fork):
@@ -197,7 +198,6 @@ class _Server:
       os.execve(command[0], command, os.environ)
     _show_as(command)
     _reseed()
-    gc.enable()
     sys.path[:] = os.environ['PYTHONPATH'].split(os.pathsep)
     importlib.invalidate_caches()
     sys.argv[:] = [ENTRY, *command[command.index('-c') + 2 :]]
