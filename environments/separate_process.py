@@ -7,7 +7,6 @@ of this may happen to the launcher, which is the parent of every node.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import os
 import pickle
@@ -20,7 +19,6 @@ from typing import Any
 from environments import crossing, entry, interpreters
 
 _VALUE, _REFUSED, _FAILED = 'value', 'refused', 'failed'
-_PR_SET_PDEATHSIG = 1
 
 
 def call(function: str, *arguments: Any, flag: str, python: str = '') -> Any:
@@ -87,9 +85,7 @@ def _ending(code: int) -> str:
 def main(argv: list[str]) -> None:
   """Answers a call; the arguments are the caller's process id and its file for the answer."""
   _, parent, file = argv
-  ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-  if os.getppid() != int(parent):
-    return
+  entry.die_with(int(parent))
   try:
     function, arguments = pickle.load(sys.stdin.buffer)
     module, _, name = function.partition(':')

@@ -49,7 +49,7 @@ def execute(
   log, beats = descriptors
   process = subprocess.Popen(
     command,
-    env={**environment, heartbeat.VARIABLE: str(beats), 'LAUNCHPOD_LAUNCHER_PID': str(os.getpid())},
+    env={**environment, heartbeat.VARIABLE: str(beats), entry.PARENT_VARIABLE: str(os.getpid())},
     stdin=subprocess.DEVNULL,
     stdout=log,
     stderr=subprocess.STDOUT,

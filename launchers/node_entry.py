@@ -13,7 +13,6 @@ with -14 after a clean stop, and opens a debugger on a crash. This entry behaves
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import os
 import signal
@@ -23,21 +22,15 @@ import threading
 import traceback
 from collections.abc import Callable
 
+from environments import entry
 from launchers import allocator, heartbeat, streams
 from launchers.stop_requests import STACKS, STACKS_OF_STUCK
 from nodes.runtime import activity, open_files
 
-_PR_SET_PDEATHSIG = 1
 DEFAULT_GRACE = 4.0
 # A thread of its own receives SIGTERM, perhaps after the main thread has seen the stop event, or the end
 # of a call to a node that has received it before.
 _REQUEST_SECONDS = 2.0
-
-
-def _die_with_parent(parent: int) -> None:
-  ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-  if os.getppid() != parent:
-    os._exit(1)
 
 
 def _leave(code: int) -> None:
@@ -214,8 +207,7 @@ def main(argv: list[str]) -> None:
     argv: the name of the program; the file with the node's function, written by cloudpickle; and,
       unless it is `DEFAULT_GRACE`, the grace in seconds, as in `run`.
   """
-  parent = int(os.environ.get('LAUNCHPOD_LAUNCHER_PID', os.getppid()))
-  _die_with_parent(parent)
+  entry.die_with(int(os.environ.get(entry.PARENT_VARIABLE, os.getppid())))
   streams.drop_unwritable_output()
   heart = begin_heartbeat(heartbeat.pipe_sender())
   from absl import flags

@@ -24,13 +24,13 @@ import json
 import os
 import random
 import selectors
-import signal
 import socket
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from environments import entry
 from launchers import guard, heartbeat
 from nodes.runtime import network_namespace
 
@@ -47,20 +47,26 @@ ALL_NODES = (
 # The modules of our nodes, by whether they import JAX; tests check it. A user's own node imports what it
 # needs after the fork.
 PLAIN_NODES = (
-  *('nodes.actor', 'nodes.evaluator', 'nodes.monitor', 'nodes.replay', 'nodes.evaluation.remote'),
+  'nodes.actor',
+  'nodes.evaluator',
+  'nodes.monitor',
+  'nodes.replay',
+  'nodes.evaluation.remote',
 )
 JAX_NODES = (
-  *(
-    'nodes.learner',
-    'nodes.anakin',
-    'nodes.impala_actor',
-    'nodes.inference_node',
-    'nodes.relabeller',
-  ),
-  *('nodes.evolver', 'nodes.evolution_worker', 'nodes.leaderboard', 'nodes.replay_loader'),
-  *('nodes.evaluation.compiled', 'nodes.evaluation.fetched', 'nodes.evolution.episodes'),
+  'nodes.learner',
+  'nodes.anakin',
+  'nodes.impala_actor',
+  'nodes.inference_node',
+  'nodes.relabeller',
+  'nodes.evolver',
+  'nodes.evolution_worker',
+  'nodes.leaderboard',
+  'nodes.replay_loader',
+  'nodes.evaluation.compiled',
+  'nodes.evaluation.fetched',
+  'nodes.evolution.episodes',
 )
-_PR_SET_PDEATHSIG = 1
 # Of /proc/PID/stat behind the name: where the command line is in memory.
 _ARG_START, _ARG_END = 45, 46
 
@@ -73,7 +79,7 @@ def main(argv: list[str]) -> None:
       1), and the descriptors on which to serve nodes without and with JAX.
   """
   _, launcher, isolate, plain, jax = argv
-  _die_with(int(launcher))
+  entry.die_with(int(launcher))
   channel = socket.socket(fileno=int(plain))
   channel_jax = socket.socket(fileno=int(jax))
   server = os.getpid()
@@ -85,7 +91,7 @@ def main(argv: list[str]) -> None:
       _import(PLAIN_NODES)
     else:
       channel.close()
-      _die_with(server)
+      entry.die_with(server)
       channel = channel_jax
       _import(JAX_NODES)
     _Server(channel).serve()
@@ -99,19 +105,12 @@ def _import(modules: Iterable[str]) -> None:
       importlib.import_module(module)
 
 
-def _die_with(parent: int) -> None:
-  ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-  if os.getppid() != parent:
-    os._exit(1)
-
-
 def _isolate() -> str:
   """Enters a network namespace; returns why the system refuses, or ''."""
-  if refusal := network_namespace.refusal():
-    return refusal
-  network_namespace.enter()
-  network_namespace.set_resolvable_host_name()
-  return ''
+  refusal = network_namespace.enter_if_allowed()
+  if not refusal:
+    network_namespace.set_resolvable_host_name()
+  return refusal
 
 
 class _Server:
@@ -175,7 +174,6 @@ class _Server:
     """Makes this fork the process of a node; never returns."""
     log, beats = descriptors
     os.setsid()
-    _die_with(server)
     guard.put(request['mark'])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(log, 1)
@@ -187,7 +185,7 @@ class _Server:
     for name in request['removed']:
       os.environ.pop(name, None)
     os.environ.update(request['variables'])
-    os.environ['LAUNCHPOD_LAUNCHER_PID'] = str(server)
+    os.environ[entry.PARENT_VARIABLE] = str(server)
     os.environ[heartbeat.VARIABLE] = str(beats)
     if request['cwd']:
       os.chdir(request['cwd'])

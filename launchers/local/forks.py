@@ -91,7 +91,7 @@ class ForkServer:
 
   def fits(self, isolate: bool) -> bool:
     """Returns whether a server that was started now would be like this one."""
-    return isolate == self._isolate and _read_early(_variables(), self._variables) == set()
+    return isolate == self._isolate and not _read_early(_variables(), self._variables)
 
   def give(self, pem: bytes) -> None:
     """Sets the certificate of the nodes; call it once, before `start`."""

@@ -82,6 +82,7 @@ def launch(
       guard = Guard(sys.executable, entry.python_path())
       closing.callback(guard.close)
     token = binding.run_token()
+    cached = compile_cache.variables(os.environ)
     nodes: list[LocalNode] = []
     try:
       with binding.starting():
@@ -89,8 +90,7 @@ def launch(
           log_path = binding.log_path(run_dir, task)
           group = program.groups[task.label]
           resources = placement[task.label].of_node(task.index, len(group))
-          variables = compile_cache.variables(os.environ)
-          variables |= environment_variables(resources) | token
+          variables = cached | environment_variables(resources) | token
           start = functools.partial(server.start, modules=modules(group[task.index]))
           nodes.append(LocalNode(task, resources, log_path, guard, variables, start))
       return supervise.supervise(nodes, asked, out, callbacks, node_timeout)

@@ -6,11 +6,9 @@ of that socket is the order to stop.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import logging
 import os
-import signal
 import socket
 import sys
 import threading
@@ -19,12 +17,12 @@ from collections.abc import Mapping
 from typing import IO, Any, NoReturn
 
 from courier import tls
+from environments import entry
 from nodes.replay_server import library
 from nodes.replay_server.door import Door
 from nodes.replay_server.inner_port import InnerPort
 from nodes.runtime import network_namespace
 
-_PR_SET_PDEATHSIG = 1
 _REPLY_SECONDS = 5
 
 
@@ -40,10 +38,8 @@ def main(argv: list[str]) -> None:
   logging.basicConfig(format='%(levelname).1s %(message)s')
   try:
     context = tls.server_context()  # Another user namespace might keep its file out of reach.
-    refusal = network_namespace.refusal()
-    if not refusal:
-      network_namespace.enter(user=0)
-    _die_with(begin['parent'])
+    refusal = network_namespace.enter_if_allowed(user=0)
+    entry.die_with(begin['parent'])  # After the change of user, which would undo it.
     reverb = library.load()
     port = InnerPort()
     tables = [_table(reverb, table) for table in begin['tables']]
@@ -73,13 +69,6 @@ def main(argv: list[str]) -> None:
   _obey(orders, replies, reverb.Client(f'127.0.0.1:{port.number}'))
   server.Stop()
   os._exit(0)
-
-
-def _die_with(parent: int) -> None:
-  """Has the kernel kill this process once its parent has ended; after changes of user, which undo it."""
-  ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-  if os.getppid() != parent:
-    os._exit(1)
 
 
 def _table(reverb: Any, table: Mapping[str, Any]) -> Any:

@@ -49,6 +49,14 @@ def enter(user: int | None = None) -> None:
     _start_loopback()
 
 
+def enter_if_allowed(user: int | None = None) -> str:
+  """Enters a new network namespace as `enter` does, or returns why the system refuses; else ''."""
+  why = refusal()
+  if not why:
+    enter(user)
+  return why
+
+
 def refusal() -> str:
   """Tries to enter one in a fork of this process; returns why the system refuses, or ''."""
   reader, writer = os.pipe()
