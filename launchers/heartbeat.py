@@ -157,7 +157,8 @@ class HeartbeatSender:
     self._last = now
     if self._count % _SLOW_FIGURES == 0:
       self._open_files, self._threads = len(os.listdir('/proc/self/fd')), _num_threads()
-      self._in_common_mib = _memory_in_common_mib()
+      if not self._count or self._in_common_mib:  # It only ever falls.
+        self._in_common_mib = _memory_in_common_mib()
     self._count += 1
     memory, cpu = _memory_mib('self') - self._in_common_mib, time.process_time()
     for pid in list(activity.parts):
@@ -191,12 +192,13 @@ def _memory_mib(process: str) -> float:
 def _memory_in_common_mib() -> float:
   """Returns how much of this process's `_memory_mib` it shares with the process that forked it.
 
-  The kernel takes milliseconds to count it.
+  The kernel takes milliseconds to count it. Less than a MiB counts as nothing: its two counts differ.
   """
   with contextlib.suppress(OSError), open('/proc/self/smaps_rollup') as f:
     for line in f:
       if line.startswith('Private_Dirty:'):
-        return max(_memory_mib('self') - int(line.split()[1]) / 1024, 0.0)
+        in_common = _memory_mib('self') - int(line.split()[1]) / 1024
+        return in_common if in_common >= 1.0 else 0.0
   return 0.0
 
 
