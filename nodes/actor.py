@@ -29,15 +29,15 @@ class Actor:
     """Initialises an actor; `run` creates its environments.
 
     Args:
-      make_environment: as in `EnvironmentLoop`, and so are the others.
-      inference: see above.
+      make_environment: takes (number of environments, seed).
+      inference: the inference server.
       monitor: Courier client of the monitor.
-      actor_id: see above.
-      num_envs: see above.
-      env_groups: see above.
-      seed: see above.
+      actor_id: such as 'actor/3'.
+      num_envs: environments of this actor.
+      env_groups: number of groups into which they are split.
+      seed: different for each actor.
     """
-    self._loop = EnvironmentLoop(make_environment, inference, actor_id, num_envs, env_groups, seed)
+    self._loop = EnvironmentLoop(inference, make_environment, actor_id, num_envs, env_groups, seed)
     self._reporter = Reporter(monitor, actor_id, self._loop.measure, period=2.0)
 
   def run(self) -> None:

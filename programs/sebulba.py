@@ -200,7 +200,7 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
   on_accelerator = functools.partial(default_placement.on_accelerator, config)
   actor_devices, learner_devices = config.inference.actor_devices, config.learning.learner_devices
   groups = {'replay': Resources(restart=restart)}
-  threads = config.actors_per_server if config.acting.actors_as_threads else 0
+  threads = config.threads_per_server
   if config.inference.inference_nodes:
     groups['inference'] = on_accelerator(
       1 + max(actor_devices),

@@ -39,14 +39,7 @@ class ActorThreads:
     """Starts to act. Call it from the node's own thread."""
     stop_program = lifecycle.program_stopper()
     for actor in self._actors:
-      loop = EnvironmentLoop(
-        actor.make_environment,
-        self._inference,
-        actor.actor_id,
-        actor.num_envs,
-        actor.env_groups,
-        actor.seed,
-      )
+      loop = EnvironmentLoop(self._inference, *actor)
       watch = Watchdog(f'a step of the environments of {actor.actor_id}')
       arguments = actor.actor_id, loop, watch, stop_program
       thread = threading.Thread(target=self._run, args=arguments, name=actor.actor_id, daemon=True)

@@ -20,8 +20,8 @@ class EnvironmentLoop:
 
   def __init__(
     self,
-    make_environment: Callable[[int, int], BatchedEnvironment],
     inference: ActingServer,
+    make_environment: Callable[[int, int], BatchedEnvironment],
     actor_id: str,
     num_envs: int,
     env_groups: int,
@@ -30,8 +30,8 @@ class EnvironmentLoop:
     """Initialises a loop; `run` creates its environments.
 
     Args:
-      make_environment: takes (number of environments, seed).
       inference: the inference server.
+      make_environment: takes (number of environments, seed).
       actor_id: such as 'actor/3'.
       num_envs: environments of this actor.
       env_groups: number of groups to split them into.

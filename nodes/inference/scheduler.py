@@ -119,7 +119,8 @@ class RequestScheduler:
       found = self._ready_batch()
       if self._listens_for_long and self._seconds_left() is not None:
         self._listens_for_long = False
-        self._inbox.wake()  # The listening thread serves what nobody completes in time.
+        # The listening thread waits without a deadline. Woken, it serves this batch when that times out.
+        self._inbox.wake()
     return found
 
   def finish(self, request: Request, output: InferenceOutput) -> None:

@@ -45,6 +45,11 @@ class InferenceConfig(ActorsConfig):
     return self.acting.num_actors // max(self.inference.inference_nodes, 1)
 
   @property
+  def threads_per_server(self) -> int:
+    """Actors that are threads of each of these nodes."""
+    return self.actors_per_server if self.acting.actors_as_threads else 0
+
+  @property
   def num_environments(self) -> int:
     """Training environments of the whole program."""
     return self.num_replicas * self.acting.num_environments

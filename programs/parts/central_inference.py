@@ -68,9 +68,7 @@ def acting_roles(config: InferenceConfig, *others: Role) -> tuple[Role, ...]:
 
 def threads_of_servers(config: InferenceConfig) -> list[str]:
   """Returns the names of what runs in the process of each node that infers, besides the node."""
-  return [ActorThread.__name__] * (
-    config.actors_per_server if config.acting.actors_as_threads else 0
-  )
+  return [ActorThread.__name__] * config.threads_per_server
 
 
 def add_inference_nodes(
