@@ -153,9 +153,13 @@ def make_server():
     environment=CounterEnvironment,
     threads=0,
     inbox=None,
+    spec=None,
+    params=None,
+    seed=0,
+    actors=(),
   ):
     sink = sink or Sink()
-    spec = environment([1]).spec()
+    spec = spec or environment([1]).spec()
     agent = agent or CounterAgent()
     server = InferenceServer(
       agent,
@@ -167,11 +171,12 @@ def make_server():
       action_repeat=1,
       batch_size=batch_size,
       timeout=timeout,
-      seed=Seed(0),
+      seed=Seed(seed),
       inbox=inbox,
       threads=threads,
+      actors=actors,
     )
-    server.set_params(0, np.float32(0))
+    server.set_params(0, np.float32(0) if params is None else params)
     server.compile()
     server.start()
     servers.append(server)

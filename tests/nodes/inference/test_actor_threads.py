@@ -9,7 +9,6 @@ import types
 import jax
 import numpy as np
 import pytest
-from acme.utils.counting import Counter
 
 from agents.seeding import Seed
 from agents.vtrace.agent import VTrace
@@ -19,12 +18,10 @@ from environments.catch import Catch
 from nodes.actor import Actor
 from nodes.inference.client import ServerAddress
 from nodes.inference.layout import layout
-from nodes.inference.server import InferenceServer
 from nodes.inference.serving import ActorThread
 from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle, watchdog
 from tests.nodes.counter import CounterAgent, CounterEnvironment
-from tests.nodes.inference_clients import Sink
 from tests.ports import unused_port
 from tests.waiting import DEADLINE, wait_until
 
@@ -43,35 +40,14 @@ def actor_threads(make_environment, num_actors=1, num_envs=2, env_groups=1):
 
 
 @pytest.fixture
-def start():
+def start(make_server):
   """Starts a server with actors in its process; returns it and what takes its unrolls."""
-  servers = []
 
   def make(threads, spec, agent, env_groups, inbox=None):
-    sink = Sink()
-    server = InferenceServer(
-      agent,
-      env_groups,
-      jax.local_devices()[:1],
-      spec,
-      writer=sink,
-      counter=Counter(),
-      action_repeat=1,
-      batch_size=8,
-      timeout=0.002,
-      seed=Seed(0),
-      inbox=inbox,
-      actors=threads,
-    )
-    servers.append(server)
-    server.set_params(1, agent.init(jax.random.key(0)).params)
-    server.compile()
-    server.start()
-    return server, sink
+    params = agent.init(jax.random.key(0)).params
+    return make_server(env_groups, agent, inbox=inbox, spec=spec, params=params, actors=threads)
 
-  yield make
-  for server in servers:
-    server.close()
+  return make
 
 
 class Agent(CounterAgent):

@@ -3,19 +3,16 @@
 import jax
 import numpy as np
 import pytest
-from acme.utils.counting import Counter
 
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
-from agents.seeding import Seed
 from agents.types import FIRST, LAST
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from environments import registry
 from environments.catch import Catch
 from nodes.inference.layout import layout
-from nodes.inference.server import InferenceServer
-from tests.nodes.inference_clients import Client, Sink
+from tests.nodes.inference_clients import Client
 
 
 def make_catch(num_envs, seed):
@@ -44,27 +41,16 @@ AGENTS = {
   'name, make_environment',
   [('vtrace', make_catch), ('vtrace', make_pendulum), ('r2d2', make_catch)],
 )
-def test_replaying_an_unroll_reproduces_what_acted_in_every_row(name, make_environment):
+def test_replaying_an_unroll_reproduces_what_acted_in_every_row(
+  name, make_environment, make_server
+):
   make, config, recorded, field = AGENTS[name]
   spec = make_environment(1, 0).spec()
   agent = make(config, spec.observations, spec.actions)
   params = jax.jit(agent.init)(jax.random.key(3)).params
-  sink = Sink()
-  server = InferenceServer(
-    agent,
-    layout(2, 3, 1),
-    jax.local_devices()[:1],
-    spec,
-    writer=sink,
-    counter=Counter(),
-    action_repeat=1,
-    batch_size=6,
-    timeout=0.001,
-    seed=Seed(5),
+  server, sink = make_server(
+    layout(2, 3, 1), agent, batch_size=6, timeout=0.001, spec=spec, params=params, seed=5
   )
-  server.set_params(0, params)
-  server.compile()
-  server.start()
   clients = [Client(server, make_environment(3, i), f'actor/{i}') for i in range(2)]
   clients[1].step()  # The second actor is one step ahead, so that batches mix step types.
   for _ in range(40):
@@ -91,25 +77,12 @@ def test_replaying_an_unroll_reproduces_what_acted_in_every_row(name, make_envir
 
 
 @pytest.mark.slow
-def test_initial_priorities_come_from_the_recorded_q_values():
+def test_initial_priorities_come_from_the_recorded_q_values(make_server):
   agent = R2D2(AGENTS['r2d2'][1], SPEC.observations, SPEC.actions)
   state = jax.jit(agent.init)(jax.random.key(3))
-  sink = Sink()
-  server = InferenceServer(
-    agent,
-    layout(1, 4, 1),
-    jax.local_devices()[:1],
-    SPEC,
-    writer=sink,
-    counter=Counter(),
-    action_repeat=1,
-    batch_size=4,
-    timeout=0.001,
-    seed=Seed(5),
+  server, sink = make_server(
+    layout(1, 4, 1), agent, batch_size=4, timeout=0.001, spec=SPEC, params=state.params, seed=5
   )
-  server.set_params(0, state.params)
-  server.compile()
-  server.start()
   client = Client(server, Catch(4, 0, rows=6, columns=5))
   for _ in range(40):
     client.step()
