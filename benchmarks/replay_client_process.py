@@ -21,13 +21,10 @@ _MAX_ROUND = 64
 _DISTINCT = 8
 
 
-def rows(size: int, kind: str) -> list[np.ndarray]:
-  """Returns rows of random bytes, or of frames in which most bytes repeat."""
+def rows(size: int) -> list[np.ndarray]:
+  """Returns rows of random bytes."""
   generator = random.Random(0)
-  if kind == 'random':
-    return [np.frombuffer(generator.randbytes(size), np.uint8) for _ in range(_DISTINCT)]
-  frames = [generator.randbytes(1 + size // 40) * 2 + bytes(size) for _ in range(_DISTINCT)]
-  return [np.frombuffer(frame[:size], np.uint8) for frame in frames]
+  return [np.frombuffer(generator.randbytes(size), np.uint8) for _ in range(_DISTINCT)]
 
 
 def serve(port: int) -> None:
@@ -82,7 +79,7 @@ def of_own(address: str, what: str, data: list[np.ndarray]) -> Callable[[int], A
 
   def insert(count: int) -> None:
     for number in range(count):
-      writer.insert(data[number % _DISTINCT], {TABLE: 1.0})
+      writer.insert([data[number % _DISTINCT]], {TABLE: 1.0})
     writer.flush(60)
 
   return insert
@@ -92,9 +89,9 @@ def main(argv: list[str]) -> None:
   """Prints the items a second, and the microseconds of CPU time of an item, as JSON."""
   if argv[1] == 'serve':
     return serve(int(argv[2]))
-  whose, what, address, size, kind = argv[1:]
+  whose, what, address, size = argv[1:]
   make = of_reverb if whose == 'reverb' else of_own
-  move = make(address, what, rows(int(size), kind))
+  move = make(address, what, rows(int(size)))
   count = max(1, min(_MAX_ROUND, _ROUND_BYTES // int(size)))
   move(count)
   items, began, used = 0, time.monotonic(), time.process_time()

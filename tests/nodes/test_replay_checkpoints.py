@@ -41,7 +41,7 @@ def start(tmp_path):
     servers.append(server)
     writer = Writer(f'localhost:{port}')
     for i in range(count):
-      writer.insert(np.full(4000, i, np.uint8), {tables.UNROLLS: 1.0})
+      writer.insert([np.full(4000, i, np.uint8)], {tables.UNROLLS: 1.0})
     assert writer.flush(60)
     writer.close()
     if count and checkpoint:

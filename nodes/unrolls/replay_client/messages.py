@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nodes.unrolls.replay_client import wire
+from nodes.unrolls.replay_client import snappy, wire
 
 Buffer = Any
 
@@ -126,24 +126,24 @@ def new_key() -> bytes:
   return (random & _KEY_BITS | _KEY_CONTINUES).to_bytes(KEY_BYTES, 'little')
 
 
-def chunk(key: bytes, episode: int, size: int, content: list[Buffer]) -> list[Buffer]:
+def chunk(key: bytes, episode: int, row: Sequence[Buffer]) -> list[Buffer]:
   """Returns the field of a chunk in an InsertStreamRequest, in parts.
 
   Args:
     key: of `new_key`.
     episode: of the chunk, which Reverb counts.
-    size: of its only row, in bytes.
-    content: the row as snappy data, in parts.
+    row: the bytes of its only row, in parts; at least one byte.
   """
-  *heads, row = content
-  size_of_heads = sum(map(len, heads))
-  before, middle, after = _around_row(episode, size, size_of_heads + len(row))
-  return [b''.join([before, key, middle, *heads]), row, after]
+  first, *others = row
+  before, middle, after = _around_row(episode, sum(map(len, row)))
+  return [b''.join([before, key, middle, first]), *others, after]
 
 
 @functools.lru_cache(maxsize=1024)
-def _around_row(episode: int, size: int, content: int) -> tuple[bytes, bytes, bytes]:
-  """Returns what is before the key of a chunk, between it and the row's data, and after the data."""
+def _around_row(episode: int, size: int) -> tuple[bytes, bytes, bytes]:
+  """Returns what is before the key of a chunk, between it and the row's bytes, and after them."""
+  stored = snappy.stored_head(size)
+  content = len(stored) + size
   shape = wire.message(2, b'\x08\x01') + wire.message(2, wire.integer(1, size))  # [1, size].
   head = wire.integer(1, _UINT8) + wire.message(2, shape) + wire.delimited(4, content)
   tensor = wire.delimited(1, len(head) + content) + head
@@ -151,7 +151,7 @@ def _around_row(episode: int, size: int, content: int) -> tuple[bytes, bytes, by
   middle += wire.delimited(5, len(tensor) + content) + tensor
   after = b'\x30\x01' + wire.integer(7, size)  # Number of tensors, and their uncompressed size.
   whole = len(_KEY) + KEY_BYTES + len(middle) + content + len(after)
-  return wire.delimited(1, whole) + _KEY, middle, after
+  return wire.delimited(1, whole) + _KEY, middle + stored, after
 
 
 def item(key: bytes, table: str, priority: float, chunk_key: bytes) -> bytes:

@@ -1,8 +1,6 @@
 """Snappy, the format of the data of Reverb's tensors: compressed, or stored as one literal.
 
-Compression pays even on one machine: frames of Atari shrink to a twentieth, at several GB/s, and replay
-keeps the data as it arrives. Data that does not shrink takes even less time to try, and is then stored,
-so that its readers need no copy.
+`Writer` stores a row as it is, so its readers need no copy. Only Reverb's own client compresses.
 """
 
 from __future__ import annotations
@@ -13,18 +11,8 @@ import cramjam
 
 from nodes.unrolls.replay_client import wire
 
-_WORTH_IT = 7 / 8  # The largest part of its size to which data shrinks if it is sent compressed.
 
-
-def smallest(data: memoryview) -> list[Any]:
-  """Returns at least one byte as snappy data, in parts: compressed if that saves something."""
-  found = memoryview(cramjam.snappy.compress_raw(data))
-  if len(found) <= _WORTH_IT * len(data):
-    return [found]
-  return [_stored_head(len(data)), data]
-
-
-def _stored_head(size: int) -> bytes:
+def stored_head(size: int) -> bytes:
   """Returns what precedes `size` bytes, at least 1, to make them snappy data that is not compressed."""
   last = size - 1
   if last < 60:
@@ -41,7 +29,7 @@ def expanded(data: memoryview, size: int) -> Any:
   """
   if not size:
     return b''
-  head = _stored_head(size)
+  head = stored_head(size)
   if len(data) == len(head) + size and data[: len(head)] == head:
     return data[len(head) :]
   try:

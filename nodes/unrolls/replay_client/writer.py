@@ -8,9 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from nodes.unrolls.replay_client import connecting, errors, http2, messages, snappy
+from nodes.unrolls.replay_client import connecting, errors, http2, messages
 from nodes.unrolls.replay_client.retries import Retries
 
 _MESSAGE_BYTES = 1 << 20  # Size at which no further row is added to a message.
@@ -38,11 +36,12 @@ class Writer:
     self._retries = Retries(address)
     self._retry_at = 0.0
 
-  def insert(self, row: np.ndarray, priorities: Mapping[str, float]) -> None:
+  def insert(self, row: Sequence[http2.Buffer], priorities: Mapping[str, float]) -> None:
     """Queues an item of one row for each of some tables.
 
     Args:
-      row: uint8 `[n]`, contiguous; not copied, so it must not change before it is confirmed.
+      row: its bytes in parts, each contiguous; not copied, so they must not change before the item is
+        confirmed.
       priorities: of the item in each table, by the table's name; at least 0.
 
     Raises:
@@ -50,7 +49,7 @@ class Writer:
     """
     if not all(priority >= 0 for priority in priorities.values()):
       raise ValueError(f'a priority must be at least 0, unlike one of {dict(priorities)}')
-    self._unsent.append(_Row(memoryview(row).cast('B'), priorities, self._episode))
+    self._unsent.append(_Row(row, priorities, self._episode))
 
   def flush(self, timeout: float) -> bool:
     """Sends what is queued; returns whether the server has confirmed all within `timeout` seconds.
@@ -132,14 +131,14 @@ class _Row:
     size: of `parts` in bytes, about.
   """
 
-  def __init__(self, row: memoryview, priorities: Mapping[str, float], episode: int):
+  def __init__(self, row: Sequence[http2.Buffer], priorities: Mapping[str, float], episode: int):
     chunk_key = messages.new_key()
     keys = [messages.new_key() for _ in priorities]
     self.items = {
       key: messages.item(key, table, priority, chunk_key)
       for key, (table, priority) in zip(keys, priorities.items(), strict=True)
     }
-    self.parts = messages.chunk(chunk_key, episode, len(row), snappy.smallest(row))
+    self.parts = messages.chunk(chunk_key, episode, row)
     self.size = sum(map(len, self.parts))
 
 

@@ -68,7 +68,7 @@ def test_rows_that_reverb_inserts(address):
 def test_rows_that_this_client_inserts(address):
   writer = ReplayClient(address).writer()
   for number, row in enumerate(ROWS):
-    writer.insert(row, {'prioritized': number + 0.5})
+    writer.insert(np.array_split(row, 3) if number % 2 else [row], {'prioritized': number + 0.5})
   assert writer.flush(DEADLINE)
   writer.close()
   samples = sample(address, 200)

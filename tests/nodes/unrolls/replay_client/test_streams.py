@@ -58,7 +58,7 @@ def test_what_a_server_had_not_confirmed_is_sent_to_the_next_incarnation(restart
   address = restart(4)
   writer = Writer(address)
   for number in range(10):
-    writer.insert(row(number), {UNROLLS: 1.0})
+    writer.insert([row(number)], {UNROLLS: 1.0})
   assert not writer.flush(0.5)  # The queue is full.
   restart(100)
   assert writer.flush(DEADLINE)
@@ -73,7 +73,7 @@ def test_a_writer_and_a_sampler_wait_for_a_server_that_starts_later(tmp_path):
   port = unused_port()
   address = f'localhost:{port}'
   writer = Writer(address)
-  writer.insert(row(3), {UNROLLS: 1.0})
+  writer.insert([row(3)], {UNROLLS: 1.0})
   assert not writer.flush(0.1)
   with pytest.raises(ReplayAwayError, match='cannot be connected to'):
     ReplayClient(address).server_info()
@@ -90,12 +90,12 @@ def test_a_sampler_goes_on_with_the_next_incarnation(restart):
   address = restart(100)
   sampler, writer = ReplayClient(address).sampler(UNROLLS, 4), Writer(address)
   for number in range(3):
-    writer.insert(row(number), {UNROLLS: 1.0})
+    writer.insert([row(number)], {UNROLLS: 1.0})
   assert writer.flush(DEADLINE)
   assert numbers(itertools.islice(sampler, 3)) == [0, 1, 2]
   restart(100)
   for number in range(3, 20):
-    writer.insert(row(number), {UNROLLS: 1.0})
+    writer.insert([row(number)], {UNROLLS: 1.0})
   assert writer.flush(DEADLINE)
   assert numbers(itertools.islice(sampler, 17)) == list(range(3, 20))
   sampler.close()
@@ -107,7 +107,7 @@ def test_no_more_samples_are_taken_than_may_be_in_flight(serve, in_flight):
   address = serve(queue_table(100))
   writer, client = Writer(address), ReplayClient(address)
   for number in range(60):
-    writer.insert(row(number), {UNROLLS: 1.0})
+    writer.insert([row(number)], {UNROLLS: 1.0})
   assert writer.flush(DEADLINE)
   sampler = client.sampler(UNROLLS, in_flight)
   for number, sample in enumerate(itertools.islice(sampler, 40)):
@@ -124,7 +124,7 @@ def test_items_of_two_tables_on_two_servers_share_their_rows(serve):
   ]
   writers = [Writer(address) for address in addresses]
   for number in range(20):
-    writers[number % 2].insert(row(number, 200_000), {UNROLLS: 1.0, ORIGINALS: 1.0})
+    writers[number % 2].insert([row(number, 200_000)], {UNROLLS: 1.0, ORIGINALS: 1.0})
   assert flush(writers, DEADLINE)
   for first, address in enumerate(addresses):
     client = ReplayClient(address)
@@ -139,7 +139,7 @@ def test_items_of_two_tables_on_two_servers_share_their_rows(serve):
 def test_a_table_that_the_server_does_not_have(serve):
   address = serve(queue_table(4))
   writer, client = Writer(address), ReplayClient(address)
-  writer.insert(row(0), {'absent': 1.0})
+  writer.insert([row(0)], {'absent': 1.0})
   with pytest.raises(ReplayError, match='table absent was not found'):
     writer.flush(DEADLINE)
   sampler = client.sampler('absent', 1)
@@ -155,7 +155,7 @@ def test_a_table_that_the_server_does_not_have(serve):
 @pytest.mark.parametrize('priority', [-1.0, float('nan')])
 def test_a_priority_that_would_end_the_table_is_refused(priority):
   with pytest.raises(ValueError, match='a priority must be at least 0'):
-    Writer('localhost:1').insert(row(0), {UNROLLS: priority})
+    Writer('localhost:1').insert([row(0)], {UNROLLS: priority})
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_a_silent_server_holds_nobody_longer_than_the_timeout(silent):
   with pytest.raises(ReplayAwayError, match='has not replied to ServerInfo in'):
     ReplayClient(silent).server_info(timeout=0.1)
   writer = Writer(silent)
-  writer.insert(row(0), {UNROLLS: 1.0})
+  writer.insert([row(0)], {UNROLLS: 1.0})
   assert not writer.flush(0.1)
   writer.close()
   sampler = ReplayClient(silent).sampler(UNROLLS, 1)
@@ -208,7 +208,7 @@ def test_over_tcp_only_processes_with_the_certificate_of_the_run_are_served(
     address = serve(queue_table(100))
     writer = Writer(address)
     for expected in rows:
-      writer.insert(expected, {UNROLLS: 1.0})
+      writer.insert([expected], {UNROLLS: 1.0})
     assert writer.flush(DEADLINE)
     sampler = ReplayClient(address).sampler(UNROLLS, 3)
     for expected, sample in zip(rows, sampler, strict=False):
