@@ -35,20 +35,26 @@ Factory = Callable[..., BatchedEnvironment]
 class Family(NamedTuple):
   """A row of the table: the factory, or its 'module:function', and a line of help.
 
-  `package` is what `make add` installs for a factory whose packages requirements.txt lacks.
+  `package` is what `make add` installs for a factory whose packages requirements.txt lacks. `quick` says
+  that a step of an environment takes no longer than its part of a message to inference.
   """
 
   factory: str | Factory
   description: str
   package: str = ''
+  quick: bool = False
 
 
 _FAMILIES = {
   'atari': Family('environments.atari:make', 'atari:<Game>, such as atari:Pong; raw 84x84 frames'),
-  'bsuite': Family('environments.bsuite:make', 'bsuite:<id>, such as bsuite:memory_len/5'),
-  'cartpole': Family('environments.gym_make:make_cartpole', "Gymnasium's CartPole-v1, vectorised"),
+  'bsuite': Family(
+    'environments.bsuite:make', 'bsuite:<id>, such as bsuite:memory_len/5', quick=True
+  ),
+  'cartpole': Family(
+    'environments.gym_make:make_cartpole', "Gymnasium's CartPole-v1, vectorised", quick=True
+  ),
   'catch': Family(
-    'environments.catch:make', "bsuite's Catch, vectorised: for tests and smoke runs"
+    'environments.catch:make', "bsuite's Catch, vectorised: for tests and smoke runs", quick=True
   ),
   'dm_control': Family(
     'environments.dm_control:make',
@@ -61,9 +67,12 @@ _FAMILIES = {
   'minatar': Family(
     'environments.minatar:make',
     'minatar:<Game>: Asterix, Breakout, Freeway, Seaquest, SpaceInvaders',
+    quick=True,
   ),
   'recall': Family(
-    'environments.recall:make', 'a cue, distractors, a question: memory beyond an unroll'
+    'environments.recall:make',
+    'a cue, distractors, a question: memory beyond an unroll',
+    quick=True,
   ),
 }
 
@@ -84,6 +93,12 @@ def register(family: str, factory: str | Factory, description: str = '') -> None
 def families() -> dict[str, str]:
   """Returns one line of help for each family, by name."""
   return {name: _FAMILIES[name].description for name in sorted(_FAMILIES)}
+
+
+def is_quick(name: str) -> bool:
+  """Returns whether a step of an environment is known to take no longer than its part of a message."""
+  family = _FAMILIES.get(name.partition(':')[0])
+  return family is not None and family.quick
 
 
 def make(

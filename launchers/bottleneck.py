@@ -19,6 +19,7 @@ _NEVER, _OFTEN = 0.10, 0.25
 _FULL = 0.9  # Of a queue, in a mean over a minute.
 _HELD_BACK = 0.25  # Requests that wait for replay, as a share of the environment groups.
 _BUSY = 0.6  # Of the time of an environment or of the inference threads.
+_SELDOM = 0.2  # Of the time of an actor.
 _FILLED = 0.6  # Of the room in inference batches.
 _CROWDED = 0.9  # Of the cores.
 
@@ -205,11 +206,15 @@ def _learner_lacks_unrolls(f: Utilization, waits: str) -> Verdict:
         + _crowd(f),
         f'{busy}; its batches are {f.batch_fill:.0%} full, less than {_FILLED:.0%}',
       )
+    quick = f.env_groups > 1 and f.stepping < _SELDOM
+    fewer = (
+      ', fewer requests (--env_groups=1), since the environments take little time' if quick else ''
+    )
     return Verdict(
       'inference',
       'the learner waits for unrolls and inference is always busy: inference is the bottleneck; larger '
-      'batches (--envs_per_actor, --inference_batch_size), more --actor_devices or --inference_nodes '
-      f'would help{_crowd(f)}',
+      f'batches (--envs_per_actor, --inference_batch_size){fewer}, more --actor_devices or '
+      f'--inference_nodes would help{_crowd(f)}',
       busy,
     )
   if f.waiting >= _BUSY and math.isfinite(f.inference_busy):

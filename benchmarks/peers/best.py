@@ -27,10 +27,12 @@ class Best:
   besides: str = ''
 
 
-_LARGE = {'num_actors': 2, 'envs_per_actor': 512, 'batch_size': 256}
 BEST = {
-  'sebulba': Best(_LARGE, {'inference_nodes': 1}),
-  'impala': Best(_LARGE),
+  'sebulba': Best(
+    {'num_actors': 2, 'envs_per_actor': 1024, 'batch_size': 512},
+    {'inference_nodes': 1, 'actors_as_threads': True},
+  ),
+  'impala': Best({'num_actors': 2, 'envs_per_actor': 512, 'batch_size': 256}),
   'cleanrl': Best({'num_actors': 1, 'envs_per_actor': 512, 'batch_size': 128}),
   'stoix': Best({'num_actors': 2, 'envs_per_actor': 128, 'batch_size': 64}),
   'pufferlib': Best(

@@ -30,7 +30,10 @@ class GroupedActingOptions(ActingOptions):
   """The actors, whose groups of environments are stepped in turn while the others wait for actions."""
 
   env_groups: int = option(
-    2, "parts of an actor's environments that are stepped in turn", at_least=1
+    0,
+    "parts of an actor's environments that are stepped in turn; 0: two, or one if a step takes no longer "
+    'than a message (catch, cartpole, minatar, bsuite, recall), or with actors_as_threads',
+    at_least=0,
   )
   actors_as_threads: bool = option(
     False,
@@ -46,7 +49,7 @@ class GroupedActingOptions(ActingOptions):
   @property
   def env_group_size(self) -> int:
     """Environments of an actor that are stepped together, whose unrolls are written together."""
-    return self.envs_per_actor // self.env_groups
+    return self.envs_per_actor // max(self.env_groups, 1)  # 0: not chosen yet.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeVar
 
+from environments import registry
 from nodes.inference.options import GroupedActingOptions, InferenceOptions
 from programs.options.actors import ActorsConfig
 
@@ -56,10 +57,18 @@ class InferenceConfig(ActorsConfig):
 
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""
-    half = self.actors_per_server * self.acting.envs_per_actor // 2
-    size = self.inference.inference_batch_size or max(half, self.acting.env_group_size)
+    groups = self.acting.env_groups or self._best_env_groups()
+    acting = dataclasses.replace(self.acting, env_groups=groups)
+    half = self.actors_per_server * acting.envs_per_actor // 2
+    size = self.inference.inference_batch_size or max(half, acting.env_group_size)
     inference = dataclasses.replace(self.inference, inference_batch_size=size)
-    return dataclasses.replace(super().resolve(), inference=inference)
+    chosen = dataclasses.replace(self, acting=acting, inference=inference)
+    return super(InferenceConfig, chosen).resolve()
+
+  def _best_env_groups(self) -> int:
+    # A second group keeps an actor busy while the first waits for its actions, and costs a message more.
+    alone = self.acting.actors_as_threads or registry.is_quick(self.run.env)
+    return 1 if alone or self.acting.envs_per_actor % 2 else 2
 
   def _check(self) -> None:
     acting, inference = self.acting, self.inference

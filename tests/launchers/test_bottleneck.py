@@ -53,6 +53,11 @@ def test_the_bottleneck_of_a_run_that_was_made_slow_on_purpose_is_named(name, fo
     (Utilization(learner_waiting=0.7, only_recorded=True), 'replay', 'for recorded transitions'),
     (Utilization(**STARVED, inference_busy=0.9), 'inference', '--inference_nodes'),
     (
+      Utilization(**STARVED | {'stepping': 0.1}, inference_busy=0.9, env_groups=2),
+      'inference',
+      '--env_groups=1',
+    ),
+    (
       Utilization(**STARVED | {'batch_fill': 0.2}, inference_busy=0.9),
       'batching',
       '--inference_timeout_ms',

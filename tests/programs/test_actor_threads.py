@@ -23,7 +23,7 @@ GRAPHS = [
 def graph_of(name, **options):
   """Returns the graph of a program, its placement, and its nodes by group."""
   module = registry.load(name)
-  config = make_config(module.Config, **options).resolve()
+  config = make_config(module.Config, env_groups=2, **options).resolve()
   program, placement = module.make_program(config), module.placement(config)
   assert placement.keys() == program.groups.keys()
   return flow.graph(program, placement), placement, program.groups
