@@ -31,8 +31,8 @@ class GroupedActingOptions(ActingOptions):
 
   env_groups: int = option(
     0,
-    "parts of an actor's environments that are stepped in turn; 0: two, or one if a step takes no longer "
-    'than a message (catch, cartpole, minatar, bsuite, recall), or with actors_as_threads',
+    "parts of an actor's environments that are stepped in turn; 0: two, or one if a step takes no "
+    'longer than a message (catch, cartpole, minatar, bsuite, recall), or with actors_as_threads',
     at_least=0,
   )
   actors_as_threads: bool = option(
