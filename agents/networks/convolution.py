@@ -1,8 +1,8 @@
-"""Convolutions in loops, computed in the ways that XLA is fast at."""
+"""Convolutions, within loops and outside, computed in the ways that XLA is fast at on CPUs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ from agents.types import Array
 # With fewer, a product of patches is faster than XLA's convolution.
 _MANY_CHANNELS = 16
 _MAX_COLUMNS = 16  # Of images whose patches are copied by columns: each is a copy in the program.
+_PART = 64  # Images whose activations caches hold, about.
 
 
 def space_to_depth(x: Array, size: int) -> Array:
@@ -27,6 +28,21 @@ def space_to_depth(x: Array, size: int) -> Array:
   n, height, width, channels = x.shape
   x = x.reshape(n, height // size, size, width // size, size, channels)
   return x.transpose(0, 1, 3, 2, 4, 5).reshape(n, height // size, width // size, -1)
+
+
+def by_parts(function: Callable[[Array], Array], x: Array) -> Array:
+  """Returns `function(x)` for a function of single images, outside loops.
+
+  On CPUs it is computed for parts of a large batch. XLA's gradient of a convolution costs more for each
+  image of a large batch than for each of a small one.
+
+  Args:
+    function: maps `[n, ...]` to `[n, ...]`, each row by itself, for any n.
+    x: `[N, ...]`.
+  """
+  if len(x) <= _PART or jax.default_backend() != 'cpu':
+    return function(x)
+  return jnp.concatenate([function(x[i : i + _PART]) for i in range(0, len(x), _PART)])
 
 
 def in_loop(

@@ -13,7 +13,7 @@ import numpy as np
 
 from agents.networks import choice
 from agents.networks.config import NetworkConfig
-from agents.networks.convolution import in_loop
+from agents.networks.convolution import by_parts, in_loop
 from agents.types import Array, Nest
 
 _ACTIVATIONS = {'relu': nn.relu, 'tanh': nn.tanh}
@@ -61,7 +61,12 @@ def normalized(x: Array, layer_norm: bool) -> Array:
 
   To be called within the module of the layer, whose parameters then include those of LayerNorm.
   """
-  return nn.LayerNorm()(x) if layer_norm else x
+  return _normalization(layer_norm)(x)
+
+
+def _normalization(layer_norm: bool) -> Callable[[Array], Array]:
+  """Returns the layer that follows another, within whose module it is called: LayerNorm or nothing."""
+  return nn.LayerNorm() if layer_norm else lambda x: x
 
 
 class MLP(nn.Module):
@@ -102,7 +107,6 @@ class Convolutions(nn.Module):
   @nn.compact
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`; see `choice` for the smallest H and W."""
-    x = to_image(observation, self.center)
     kernel_init = hidden_init(self.init_of)
     conv = functools.partial(
       nn.Conv,
@@ -110,10 +114,19 @@ class Convolutions(nn.Module):
       kernel_init=kernel_init,
       conv_general_dilated=_convolution(self.looped),
     )
-    for channels, kernel, stride in self.layers:
-      x = conv(channels, (kernel, kernel), (stride, stride))(x)
-      x = nn.relu(normalized(x, self.layer_norm))
-    x = nn.Dense(self.hidden_size, kernel_init=kernel_init)(x.reshape(x.shape[0], -1))
+    convs = [
+      conv(channels, (size, size), (stride, stride)) for channels, size, stride in self.layers
+    ]
+    norms = [_normalization(self.layer_norm) for _ in convs]
+
+    def features(images: Array) -> Array:
+      x = to_image(images, self.center)
+      for conv, norm in zip(convs, norms, strict=True):
+        x = nn.relu(norm(conv(x)))
+      return x.reshape(x.shape[0], -1)
+
+    x = features(observation) if self.looped else by_parts(features, observation)
+    x = nn.Dense(self.hidden_size, kernel_init=kernel_init)(x)
     return nn.relu(normalized(x, self.layer_norm))
 
 
@@ -149,14 +162,25 @@ class Impala(nn.Module):
   @nn.compact
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`."""
-    x = to_image(observation, self.center)
-    for channels in self.channels:
-      x = nn.Conv(channels, (3, 3), conv_general_dilated=_convolution(self.looped))(x)
-      x = normalized(x, self.layer_norm)
-      x = nn.max_pool(x, (3, 3), strides=(2, 2), padding='SAME')
-      for _ in range(2):
-        x = ResidualBlock(self.looped)(x)
-    x = nn.relu(x).reshape(x.shape[0], -1)
+    convolution = _convolution(self.looped)
+    sections = [
+      (
+        nn.Conv(channels, (3, 3), conv_general_dilated=convolution),
+        _normalization(self.layer_norm),
+        [ResidualBlock(self.looped) for _ in range(2)],
+      )
+      for channels in self.channels
+    ]
+
+    def features(images: Array) -> Array:
+      x = to_image(images, self.center)
+      for conv, norm, blocks in sections:
+        x = nn.max_pool(norm(conv(x)), (3, 3), strides=(2, 2), padding='SAME')
+        for block in blocks:
+          x = block(x)
+      return nn.relu(x).reshape(x.shape[0], -1)
+
+    x = features(observation) if self.looped else by_parts(features, observation)
     orthogonal = self.init_of == 'orthogonal'
     kernel_init = hidden_init('orthogonal') if orthogonal else nn.initializers.lecun_normal()
     x = nn.Dense(self.hidden_size, kernel_init=kernel_init)(x)

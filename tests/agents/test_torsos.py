@@ -286,3 +286,26 @@ def test_a_torso_within_a_loop_has_the_parameters_and_gradients_of_the_one_outsi
 def test_other_convolutions_in_a_loop_are_refused(strides, padding):
   with pytest.raises(ValueError, match='in_loop supports padding VALID with a stride that divides'):
     convolution.in_loop(jnp.zeros((1, 9, 9, 3)), jnp.zeros((3, 3, 3, 1)), strides, padding)
+
+
+@pytest.mark.parametrize('module', [torsos.Convolutions(torsos.SMALL, 8), torsos.Impala((2, 3), 8)])
+@pytest.mark.parametrize('layer_norm', [False, True])
+def test_a_large_batch_has_the_features_and_the_gradient_of_its_images(module, layer_norm):
+  module = module.clone(layer_norm=layer_norm)
+  images = np.random.default_rng(0).integers(0, 256, (150, 36, 36), np.uint8)
+  params = module.init(jax.random.key(0), images[:1])
+
+  @jax.jit
+  def features_and_gradient(images):
+    features, pull = jax.vjp(lambda params: module.apply(params, images), params)
+    return features, pull(jnp.ones_like(features))[0]
+
+  features, gradient = features_and_gradient(images)
+  parts = [features_and_gradient(part) for part in np.split(images, 10)]
+  np.testing.assert_allclose(features, np.concatenate([f for f, _ in parts]), rtol=1e-4, atol=1e-4)
+  total = jax.tree.map(lambda *x: sum(x), *(g for _, g in parts))
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * np.abs(b).max()),
+    gradient,
+    total,
+  )
