@@ -4,8 +4,8 @@ python -m benchmarks.microseconds --program=sebulba --env=catch
 python -m benchmarks.microseconds --program=benchmarks/simulated/program.py:make_program
 
 Launches the program without an evaluator, and after --warm_up samples its processes for --seconds by
-Linux's perf, which has to be installed (package linux-perf). Prints a table of microseconds a step by
-group of nodes and by library, and writes microseconds-<program>-<env>.json and .png.
+Linux's perf, which has to be installed (package linux-perf). Prints a table of microseconds a
+decision by group of nodes and by library, and writes microseconds-<program>-<env>.json and .png.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import costs, end_to_end, options, output, roles
 from benchmarks.running import RunningProgram
+from environments import user_file
 from rundir import curves
 
 _HERTZ = 997  # A prime, so that no periodic work is always or never sampled.
@@ -135,10 +136,13 @@ def main(argv: list[str]) -> None:
   total = [sum(parts[name] for parts in groups_in_us.values()) for name in KINDS]
   table.add('sum', *total, sum(total))
   print(f'\n{rate:,.0f} decisions/s; CPU microseconds a decision')
-  program_name = os.path.basename(os.path.dirname(options.program())) or options.program()
-  figure = draw(f'{program_name}, {config.run.env}: {rate:,.0f} decisions/s', groups_in_us)
-  name = output.file_name('microseconds', program_name, config)
-  output.write(name, {'flags': flags, 'decisions_per_second': rate, 'groups': groups_in_us}, figure)
+  name, env = options.program(), config.run.env
+  file = output.file_name('microseconds', name, config)
+  if user_file.is_spec(name):
+    name, env = os.path.basename(os.path.dirname(name)), os.path.basename(env)
+    file = f'microseconds-{name}'
+  figure = draw(f'{name}, {env}: {rate:,.0f} decisions/s', groups_in_us)
+  output.write(file, {'flags': flags, 'decisions_per_second': rate, 'groups': groups_in_us}, figure)
 
 
 if __name__ == '__main__':
