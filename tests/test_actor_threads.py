@@ -12,7 +12,7 @@ from environments.catch import Catch
 
 class Failing(Catch):
   def step(self, action):
-    if os.environ.get('LAUNCHPOD_RESTART_COUNT', '0') == '0' and self.num_envs == 4:
+    if os.environ.get('LAUNCHPOD_RESTART_COUNT', '0') == '0' and self.num_envs == 8:
       raise RuntimeError('the emulator has crashed')
     return super().step(action)
 

@@ -58,8 +58,8 @@ def _slow(*values):
     (['--presets', '--program=r2d2', '--agent=ppo'], ['--agent=ppo', 'there are: r2d2']),
     (['--presets', '--program=anakin', '--num_actors=2'], ['--num_actors', 'not an option']),
     (['--queue_size=8'], ['--queue_size=8', 'at least 16']),
-    (['--envs_per_actor=9'], ['--envs_per_actor=9', '--env_groups=2']),
-    (['--inference_batch_size=4'], ['--inference_batch_size=4', '16']),
+    (['--envs_per_actor=9', '--env_groups=2'], ['--envs_per_actor=9', '--env_groups=2']),
+    (['--inference_batch_size=4'], ['--inference_batch_size=4', '32']),
     (['--inference_batch_size=100000000'], ['--inference_batch_size=1', 'the 74 environments']),
     *(
       (flags, [f'{flags[-1]}', f'has no effect without {needed};'])
@@ -76,7 +76,7 @@ def _slow(*values):
     ),
     (['--program=qt_opt', '--reward_scale=0'], ['--reward_scale', 'above 0']),
     (
-      ['--env=bsuite:catch/0', '--env_options=results_dir=x', '--env_groups=1'],
+      ['--env=bsuite:catch/0', '--env_options=results_dir=x'],
       ['results_dir=x', 'use --num_actors=1 --envs_per_actor=1 --eval_envs=0.'],
     ),
     (['--lp_launch_type=vertex_ai'], ['--lp_launch_type=vertex_ai', 'local_mp', '--launcher']),
@@ -214,7 +214,7 @@ def _slow(*values):
       ['--inference_batch_size', 'not an option'],
     ),
     (['--inference_nodes=-1'], ['--inference_nodes is -1', '0 or more']),
-    (['--env_groups=0'], ['--env_groups is 0', '1 or more']),
+    (['--env_groups=-1'], ['--env_groups is -1', '0 or more']),
     (['--inference_nodes=3', '--num_actors=4'], ['--num_actors=4', '--inference_nodes=3']),
     (['--inference_nodes=2', '--num_replicas=2'], ['--inference_nodes=2', '--num_replicas=2']),
     (
