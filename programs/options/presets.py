@@ -95,6 +95,19 @@ VTRACE_MUJOCO = VTRACE_SMALL | {
   'learning_rate': 2e-3,
   'max_gradient_norm': 0.5,
 }
+# V-trace's on LunarLander: the horizon of PPO's, few environments, so that unrolls are fresh, and many
+# small batches. The horizon alone, and small batches alone, did not land.
+VTRACE_LUNAR_LANDER = VTRACE_SMALL | {
+  **taken(PPO_LUNAR_LANDER, 'discount', 'num_steps'),
+  'vtrace_lambda': 0.98,
+  'unroll_length': 64,
+  'batch_size': 2,
+  'num_actors': 1,
+  'envs_per_actor': 16,
+  'learning_rate': 1e-3,
+  'separate_critic': True,
+  'max_gradient_norm': 0.5,
+}
 # Cleanba's on Atari (cleanba_ppo.py).
 PPO_ATARI = {
   'unroll_length': 128,
