@@ -40,9 +40,10 @@ def by_parts(function: Callable[[Array], Array], x: Array) -> Array:
     function: maps `[n, ...]` to `[n, ...]`, each row by itself, for any n.
     x: `[N, ...]`.
   """
-  if len(x) <= _PART or jax.default_backend() != 'cpu':
+  count = x.shape[0]  # A symbol in an exported function.
+  if not isinstance(count, int) or count <= _PART or jax.default_backend() != 'cpu':
     return function(x)
-  return jnp.concatenate([function(x[i : i + _PART]) for i in range(0, len(x), _PART)])
+  return jnp.concatenate([function(x[i : i + _PART]) for i in range(0, count, _PART)])
 
 
 def in_loop(

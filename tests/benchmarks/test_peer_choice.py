@@ -92,7 +92,7 @@ def test_best_sizes_replace_the_common_ones_and_nothing_else():
 def test_our_best_settings_are_flags_of_our_programs():
   given = best.options('sebulba_best', {'queue_size': 64})
   flags = settings.options_of('sebulba', given)
-  assert (flags['inference_nodes'], flags['envs_per_actor'], flags['queue_size']) == (1, 512, 64)
+  assert (flags['inference_nodes'], flags['envs_per_actor'], flags['queue_size']) == (1, 1024, 64)
 
 
 def test_anakin_gets_the_common_settings_and_as_many_environments():

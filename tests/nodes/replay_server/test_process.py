@@ -1,5 +1,6 @@
 """The process of Reverb: its network, its death and its parent's, what it restores."""
 
+import itertools
 import os
 import pathlib
 import shutil
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 
+import numpy as np
 import psutil
 import pytest
 
@@ -16,10 +18,10 @@ from nodes import replay
 from nodes.replay_server import child
 from nodes.runtime import lifecycle
 from nodes.unrolls import tables
-from nodes.unrolls.reader import UnrollReader
+from nodes.unrolls.replay_client import ReplayClient
+from nodes.unrolls.table_names import UNROLLS
 from tests import certificates
 from tests.launchers import strangers
-from tests.nodes.numbered import COLUMNS
 from tests.nodes.prioritized import prioritized
 from tests.nodes.replay_size import replay_size
 from tests.ports import unused_port
@@ -113,8 +115,11 @@ def test_a_checkpoint_of_reverb_0_7_2_is_restored_with_priorities_and_counts(sta
   shutil.copytree(source, tmp_path / 'kept' / '000000000001')
   server = start(replay_tables=prioritized(), directory='kept')
   assert replay_size(server.address) == 6
-  batch = next(iter(UnrollReader([server.address], COLUMNS, batch_size=500, max_in_flight=1)))
-  share = dict(zip(batch.unrolls.environment_id.tolist(), batch.probabilities, strict=True))
+  sampler = ReplayClient(server.address).sampler(UNROLLS, 100)
+  samples = list(itertools.islice(sampler, 500))
+  sampler.close()
+  # An unroll of that version ends with its environment's id, int32, and its own, int64.
+  share = {int(s.columns[0].ravel()[-12:-8].view(np.int32)[0]): s.probability for s in samples}
   total = sum(i**0.9 for i in range(1, 7))
   assert share == pytest.approx({i: (i + 1) ** 0.9 / total for i in range(6)})
 
