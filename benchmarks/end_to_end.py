@@ -73,8 +73,33 @@ def all_nodes(program: RunningProgram) -> dict[str, psutil.Process]:
   return nodes | {'launcher': psutil.Process(program.launcher.pid)}
 
 
-class _Instant:
-  """Resources that a program's nodes have used so far, read just after a report of the learner."""
+def wait_until_warm(program: RunningProgram, seconds: float) -> float:
+  """Waits for the first learner steps and `seconds` more; returns when the first was, by the clock."""
+  program.wait_until(lambda: program.learner_steps() > 0, 'the first learner step')
+  first_step = time.monotonic()
+  program.wait_until(lambda: program.learner_steps() >= _FIRST_STEPS, 'learner steps')
+  warm = time.monotonic() + seconds
+  program.wait_until(lambda: time.monotonic() >= warm, 'the end of warm-up')
+  return first_step
+
+
+def processes(nodes: Mapping[str, psutil.Process]) -> dict[str, list[psutil.Process]]:
+  """Returns the processes of each node, those that it has started included."""
+  return {name: [p] if name == 'launcher' else costs.family(p) for name, p in nodes.items()}
+
+
+def group_of(node: str) -> str:
+  """Returns the group of a node such as 'actor-0'."""
+  return re.sub(r'-\d+$', '', node)
+
+
+class Instant:
+  """Resources that a program's nodes have used so far, read just after a report of the learner.
+
+  Attributes:
+    second: of the run, by the learner.
+    counts: 'actor_steps', 'environment_frames' and 'learner_steps' by then.
+  """
 
   def __init__(self, program: RunningProgram, learner: str, nodes: Mapping[str, psutil.Process]):
     last = _reported_second(program, learner)
@@ -85,7 +110,7 @@ class _Instant:
     machine = psutil.cpu_times()
     self.machine_idle = machine.idle + machine.iowait
     self.machine_total = sum(machine[:8])
-    parts = {n: [p] if n == 'launcher' else costs.family(p) for n, p in nodes.items()}
+    parts = processes(nodes)
     self.cpu = {name: sum(map(costs.cpu_seconds, found)) for name, found in parts.items()}
     self.memory = {
       name: sum(p.memory_full_info().uss for p in found) for name, found in parts.items()
@@ -132,17 +157,13 @@ def measure(
   """
   started = time.monotonic()
   with running(flags, {'JAX_LOG_COMPILES': '1', **(environment or {})}) as program:
-    program.wait_until(lambda: program.learner_steps() > 0, 'the first learner step')
-    first_step = time.monotonic() - started
-    program.wait_until(lambda: program.learner_steps() >= _FIRST_STEPS, 'learner steps')
-    warm = time.monotonic() + warm_up
-    program.wait_until(lambda: time.monotonic() >= warm, 'the end of warm-up')
+    first_step = wait_until_warm(program, warm_up) - started
     nodes = all_nodes(program)
     learner = f'{roles.learns(config)}/0'
-    begin = _Instant(program, learner, nodes)
+    begin = Instant(program, learner, nodes)
     end_clock = begin.clock + seconds
     program.wait_until(lambda: time.monotonic() >= end_clock, 'the end of the measurement')
-    end = _Instant(program, learner, nodes)
+    end = Instant(program, learner, nodes)
     later = [found for found in end.compilations if found not in begin.compilations]
     assert not later, f'compiled after warm-up: {later}'
     return _summary(program, config, begin, end) | {
@@ -151,9 +172,7 @@ def measure(
     }
 
 
-def _summary(
-  program: RunningProgram, config: Any, begin: _Instant, end: _Instant
-) -> dict[str, Any]:
+def _summary(program: RunningProgram, config: Any, begin: Instant, end: Instant) -> dict[str, Any]:
   """Returns the measurements between two instants.
 
   steps_per_second: rows of environments, as stages count them: decisions and, once an episode, a
@@ -212,7 +231,7 @@ def groups(nodes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
   """Sums the nodes of each group; memory and shares are means over the nodes."""
   members: dict[str, list[Any]] = {}
   for name, node in nodes.items():
-    members.setdefault(re.sub(r'-\d+$', '', name), []).append(node)
+    members.setdefault(group_of(name), []).append(node)
   return {
     group: {
       'nodes': len(nodes),
@@ -229,14 +248,14 @@ def groups(nodes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _window(
-  program: RunningProgram, node: str, begin: _Instant, end: _Instant, *columns: str
+  program: RunningProgram, node: str, begin: Instant, end: Instant, *columns: str
 ) -> list[tuple[float, ...]]:
   """Returns the reports of a node between two instants."""
   rows = curves.read(program.run_dir, node, 'seconds', *columns)
   return [row[1:] for row in rows if begin.second < row[0] <= end.second]
 
 
-def _shares(program: RunningProgram, name: str, begin: _Instant, end: _Instant) -> dict[str, float]:
+def _shares(program: RunningProgram, name: str, begin: Instant, end: Instant) -> dict[str, float]:
   """Returns the shares of time that a node reports, by label."""
   node = '/'.join(name.rsplit('-', 1))
   shares = {}

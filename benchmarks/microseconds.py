@@ -16,15 +16,12 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterable, Mapping
 
 from matplotlib.figure import Figure
 
-from benchmarks import costs, end_to_end, options, output, roles
-from benchmarks.running import RunningProgram
+from benchmarks import end_to_end, options, output, roles
 from environments import user_file
-from rundir import curves
 
 _HERTZ = 997  # A prime, so that no periodic work is always or never sampled.
 _FRESH = re.compile(r'clear_page|page_fault|anonymous_page|handle_mm_fault|charge|folio|unmap|zap')
@@ -63,13 +60,6 @@ def counted(lines: Iterable[str]) -> dict[int, collections.Counter[str]]:
   return found
 
 
-def _steps_per_second(program: RunningProgram, learner: str, since: float) -> float:
-  """Returns the actor steps a second in the reports of a learner from a second of the run on."""
-  rows = curves.read(program.run_dir, learner, 'seconds', 'actor_steps')
-  (first, before), *_, (last, after) = [row for row in rows if row[0] >= since]
-  return (after - before) / (last - first)
-
-
 def draw(title: str, groups: Mapping[str, Mapping[str, float]]) -> Figure:
   """Draws a bar for each group, in parts."""
   figure = Figure(figsize=(9, 3), layout='constrained')
@@ -95,27 +85,24 @@ def main(argv: list[str]) -> None:
   learner = f'{roles.learns(config)}/0'
   with tempfile.TemporaryDirectory() as directory, end_to_end.running(flags, {}) as program:
     samples = os.path.join(directory, 'samples')
-    program.wait_until(lambda: program.learner_steps() > 0, 'the first learner step')
-    warm = time.monotonic() + options.WARM_UP.value
-    program.wait_until(lambda: time.monotonic() >= warm, 'the end of warm-up')
+    end_to_end.wait_until_warm(program, options.WARM_UP.value)
+    nodes = end_to_end.all_nodes(program)
     groups = {
-      child.pid: re.sub(r'-\d+$', '', name)
-      for name, node in end_to_end.all_nodes(program).items()
-      for child in ([node] if name == 'launcher' else costs.family(node))
+      process.pid: end_to_end.group_of(name)
+      for name, processes in end_to_end.processes(nodes).items()
+      for process in processes
     }
-    since = curves.read(program.run_dir, learner, 'seconds')[-1][0]
-    record = [
-      perf,
-      'record',
-      '--quiet',
-      f'--freq={_HERTZ}',
-      '--event=cpu-clock',
-      '--output',
-      samples,
-    ]
-    record += ['--pid', ','.join(map(str, groups)), '--', 'sleep', str(options.SECONDS.value)]
-    subprocess.run(record, check=True, stdout=subprocess.DEVNULL)
-    rate = _steps_per_second(program, learner, since)
+    pids = ','.join(map(str, groups))
+    begin = end_to_end.Instant(program, learner, nodes)
+    subprocess.run(
+      [
+        *(perf, 'record', '--quiet', f'--freq={_HERTZ}', '--event=cpu-clock'),
+        *('--output', samples, '--pid', pids, '--', 'sleep', str(options.SECONDS.value)),
+      ],
+      check=True,
+      stdout=subprocess.DEVNULL,
+    )
+    end = end_to_end.Instant(program, learner, nodes)
     program.kill()
     script = [perf, 'script', '--input', samples, '--fields', 'pid,ip,sym,dso']
     found = counted(
@@ -124,6 +111,8 @@ def main(argv: list[str]) -> None:
   by_group: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
   for process, counts in found.items():
     by_group[groups.get(process, 'others')].update(counts)
+  steps = end.counts['actor_steps'] - begin.counts['actor_steps']
+  rate = steps / (end.second - begin.second)
   in_us = 1e6 / _HERTZ / options.SECONDS.value / rate
   groups_in_us = {
     group: {name: in_us * counts[name] for name in KINDS}

@@ -95,10 +95,9 @@ def families() -> dict[str, str]:
   return {name: _FAMILIES[name].description for name in sorted(_FAMILIES)}
 
 
-def is_quick(name: str) -> bool:
-  """Returns whether a step of an environment is known to take no longer than its part of a message."""
-  family = _FAMILIES.get(name.partition(':')[0])
-  return family is not None and family.quick
+def quick_families() -> list[str]:
+  """Returns the families whose steps are known to take no longer than their part of a message."""
+  return [name for name in sorted(_FAMILIES) if _FAMILIES[name].quick]
 
 
 def make(

@@ -56,16 +56,11 @@ def to_image(observation: Array, center: bool = False) -> Array:
   return image
 
 
-def normalized(x: Array, layer_norm: bool) -> Array:
-  """Returns a layer's output, over whose channels LayerNorm runs if `layer_norm`.
+def normalization(layer_norm: bool) -> Callable[[Array], Array]:
+  """Returns what follows a layer: LayerNorm over its channels if `layer_norm`, else nothing.
 
   To be called within the module of the layer, whose parameters then include those of LayerNorm.
   """
-  return _normalization(layer_norm)(x)
-
-
-def _normalization(layer_norm: bool) -> Callable[[Array], Array]:
-  """Returns the layer that follows another, within whose module it is called: LayerNorm or nothing."""
   return nn.LayerNorm() if layer_norm else lambda x: x
 
 
@@ -83,7 +78,7 @@ class MLP(nn.Module):
     x = to_float(observation).reshape(observation.shape[0], -1)
     kernel_init = hidden_init(self.init_of, self.activation)
     for size in self.sizes:
-      x = normalized(nn.Dense(size, kernel_init=kernel_init)(x), self.layer_norm)
+      x = normalization(self.layer_norm)(nn.Dense(size, kernel_init=kernel_init)(x))
       x = _ACTIVATIONS[self.activation](x)
     return x
 
@@ -117,7 +112,7 @@ class Convolutions(nn.Module):
     convs = [
       conv(channels, (size, size), (stride, stride)) for channels, size, stride in self.layers
     ]
-    norms = [_normalization(self.layer_norm) for _ in convs]
+    norms = [normalization(self.layer_norm) for _ in convs]
 
     def features(images: Array) -> Array:
       x = to_image(images, self.center)
@@ -127,7 +122,7 @@ class Convolutions(nn.Module):
 
     x = features(observation) if self.looped else by_parts(features, observation)
     x = nn.Dense(self.hidden_size, kernel_init=kernel_init)(x)
-    return nn.relu(normalized(x, self.layer_norm))
+    return nn.relu(normalization(self.layer_norm)(x))
 
 
 class ResidualBlock(nn.Module):
@@ -166,7 +161,7 @@ class Impala(nn.Module):
     sections = [
       (
         nn.Conv(channels, (3, 3), conv_general_dilated=convolution),
-        _normalization(self.layer_norm),
+        normalization(self.layer_norm),
         [ResidualBlock(self.looped) for _ in range(2)],
       )
       for channels in self.channels
@@ -184,7 +179,7 @@ class Impala(nn.Module):
     orthogonal = self.init_of == 'orthogonal'
     kernel_init = hidden_init('orthogonal') if orthogonal else nn.initializers.lecun_normal()
     x = nn.Dense(self.hidden_size, kernel_init=kernel_init)(x)
-    return nn.relu(normalized(x, self.layer_norm))
+    return nn.relu(normalization(self.layer_norm)(x))
 
 
 class MinAtar(nn.Module):
@@ -211,9 +206,9 @@ class MinAtar(nn.Module):
     conv = nn.Conv(
       16, (3, 3), padding='VALID', kernel_init=kernel_init, conv_general_dilated=in_loop
     )
-    x = nn.relu(normalized(conv(x), self.layer_norm)).reshape(x.shape[0], -1)
+    x = nn.relu(normalization(self.layer_norm)(conv(x))).reshape(x.shape[0], -1)
     x = nn.Dense(self.hidden_size, kernel_init=kernel_init)(x)
-    return nn.relu(normalized(x, self.layer_norm))
+    return nn.relu(normalization(self.layer_norm)(x))
 
 
 class Twins(nn.Module):

@@ -120,7 +120,7 @@ class Columns:
     Raises:
       NonRetryableError: if the item has another layout; one sentence.
     """
-    return self._blocks(item)[0]
+    return self._read_head(item)[0]
 
   def unpack(self, items: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     """The inverse of `pack`, of items uint8 `[n]`; the columns `[N, ...]` are copies.
@@ -131,9 +131,11 @@ class Columns:
     count = len(items)
     blocks = [np.empty((count, size), np.uint8) for size in self._block_bytes]
     for i, item in enumerate(items):
-      _, parts = self._blocks(item)
-      for part, block in zip(parts, blocks, strict=True):
-        _expand(part, block[i])
+      _, sizes = self._read_head(item)
+      begin = self._head.size
+      for size, block in zip(sizes, blocks, strict=True):
+        _expand(item[begin : begin + size], block[i])
+        begin += size
     *large, together = blocks
     content = dict(zip(self._large, large, strict=True))
     content |= {name: together[:, where] for name, where in self._small.items()}
@@ -145,17 +147,12 @@ class Columns:
       for name, (shape, dtype) in self.stored.items()
     }
 
-  def _blocks(self, item: np.ndarray) -> tuple[int, list[np.ndarray]]:
-    """Returns the id of the first unroll of an item, and its blocks."""
-    begin = self._head.size
-    if len(item) >= begin:
+  def _read_head(self, item: np.ndarray) -> tuple[int, list[int]]:
+    """Returns the id of the first unroll of an item, and the sizes of its blocks."""
+    if len(item) >= self._head.size:
       first_id, *sizes = self._head.unpack_from(item)
-      if begin + sum(sizes) == len(item):
-        parts = []
-        for size in sizes:
-          parts.append(item[begin : begin + size])
-          begin += size
-        return first_id, parts
+      if self._head.size + sum(sizes) == len(item):
+        return first_id, sizes
     raise _another_layout()
 
 

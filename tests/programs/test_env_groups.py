@@ -1,8 +1,12 @@
 """Into how many groups the environments of an actor are split if the options leave it open."""
 
+import dataclasses
+
 import pytest
 
 from agents.options import make as make_config
+from environments import registry
+from nodes.inference.options import GroupedActingOptions
 from programs import r2d2, sebulba
 
 
@@ -24,3 +28,11 @@ def test_environments_are_split_where_a_message_costs_less_than_a_step(module, o
   assert config.resolve() == config
   # The unrolls of a group are written together, in whole items.
   assert config.env_group_size % config.unrolls_per_item == 0
+
+
+def test_the_help_names_the_families_whose_steps_are_quick():
+  (field,) = (f for f in dataclasses.fields(GroupedActingOptions) if f.name == 'env_groups')
+  _, _, families = field.metadata['help'].partition(
+    'one if a step takes no longer than a message ('
+  )
+  assert sorted(families.partition(')')[0].split(', ')) == registry.quick_families()
