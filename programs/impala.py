@@ -24,7 +24,7 @@ from nodes.runtime.options import RunOptions
 from programs import sebulba
 from programs.options.actors import ActorsConfig
 from programs.options.agent_choice import Variant
-from programs.options.presets import PPO_MINATAR, PPO_PONG, VTRACE_LUNAR_LANDER
+from programs.options.presets import PPO_MINATAR, PPO_PONG
 from programs.options.queue import QueueOptions
 from programs.parts import default_placement, monitoring
 from programs.parts.agent_constructors import make_agent
@@ -34,7 +34,7 @@ from programs.parts.replay import add_replay
 
 CALL_TIMEOUT = sebulba.CALL_TIMEOUT
 NAMED_PRESETS = sebulba.NAMED_PRESETS
-PRESETS = sebulba.PRESETS | {'gymnasium:LunarLander-v3': VTRACE_LUNAR_LANDER}
+PRESETS = sebulba.PRESETS
 # On two cores the learner is the bottleneck; in Sebulba inference is. So unrolls wait in the queue here.
 # On MinAtar, policies keep exploring on such stale unrolls, also at PureJaxRL's entropy cost.
 PPO_PRESETS = sebulba.PPO_PRESETS | {

@@ -55,7 +55,8 @@ from programs.options.presets import (
   PQN_MINATAR,
   PQN_PONG,
   PQN_SMALL,
-  VTRACE_MUJOCO,
+  VTRACE_CONTINUOUS,
+  VTRACE_LUNAR_LANDER,
   VTRACE_SMALL,
 )
 from programs.options.queue import QueueOptions
@@ -79,8 +80,10 @@ PRESETS = {
   # Espeholt et al. 2018, table G.1, except for Adam and losses averaged over transitions.
   'atari': {'frame_stack': 4, 'max_abs_reward': 1.0, 'batch_size': 32, 'num_steps': 10_000_000},
   'catch': {'num_steps': 300_000},
+  'gymnasium:LunarLander-v3': VTRACE_LUNAR_LANDER,
   'gymnasium:Pendulum-v1': PENDULUM | {'batch_size': 32},
-  **{f'gymnasium:{task}-v5': VTRACE_MUJOCO for task in MUJOCO},
+  **{f'gymnasium:{task}-v5': VTRACE_CONTINUOUS for task in MUJOCO},
+  'dm_control': VTRACE_CONTINUOUS,
   'minatar': {'num_steps': 5_000_000},  # As Young and Tian 2019.
   OTHERS: VTRACE_SMALL | {'num_steps': 1_000_000},
 }
