@@ -67,6 +67,7 @@ def played(environment: BatchedEnvironment, flag: str, path: str) -> Described:
       action = random_actions(rng, spec, timestep.observation, NUM_ENVS)
       timestep = environment.step(action)
       _require(environment, timestep, 'step()')
+      _require_game_over(environment)
       if not (ended == timestep.first()).all():
         raise ValueError(
           'step() after the LAST step of an episode must begin the next with FIRST, and no other may'
@@ -132,6 +133,15 @@ def _require(environment: BatchedEnvironment, timestep: dm_env.TimeStep, call: s
     raise ValueError(
       f'{call} returned a FIRST step with a reward or a discount, which must be 0 and 1'
     )
+
+
+def _require_game_over(environment: BatchedEnvironment) -> None:
+  """Raises ValueError if `game_over` is neither None nor a bool for each environment."""
+  over = environment.game_over
+  if over is not None and not (
+    isinstance(over, np.ndarray) and over.dtype == bool and over.shape == (NUM_ENVS,)
+  ):
+    raise ValueError(f'game_over is {over!r} after step(), which must be None or bool [{NUM_ENVS}]')
 
 
 def random_actions(

@@ -148,10 +148,10 @@ class _Shard:
     return max(0, min(wanted, self.capacity) - self.size)
 
   def put(self, columns: dict[str, np.ndarray], wait: Callable[[], None]) -> None:
-    """Writes unrolls, columns `[N, ...]`; calls `wait` until they are copied."""
-    copied = threading.Event()
-    self._writer.put(self._columns.unflatten(columns), copied.set)
-    while not copied.wait(_POLL_SECONDS):
+    """Writes unrolls, columns `[N, ...]`; calls `wait` until replay has accepted them."""
+    accepted = threading.Event()
+    self._writer.put(self._columns.unflatten(columns), accepted.set)
+    while not accepted.wait(_POLL_SECONDS):
       self._writer.check()
       wait()
     self._put += len(columns['action'])

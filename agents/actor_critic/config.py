@@ -41,7 +41,7 @@ class PolicyConfig(OptimizerConfig, NetworkConfig):
   def _check(self) -> None:
     require_choice('policy_std', self.policy_std, ('state', 'free'))
     if self.separate_critic:
-      require(self.core == 'none', 'core', self.core, 'none, or leave --separate_critic out')
+      require(self.core == 'none', 'core', self.core, 'none, or set --noseparate_critic')
 
 
 @dataclasses.dataclass(frozen=True)

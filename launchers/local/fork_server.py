@@ -24,6 +24,7 @@ import json
 import os
 import random
 import selectors
+import signal
 import socket
 import sys
 import traceback
@@ -32,7 +33,7 @@ from typing import Any
 
 from environments import entry
 from launchers import guard, heartbeat
-from nodes.runtime import network_namespace
+from nodes.runtime import network_namespace, open_files
 
 # A request for a node: JSON, the descriptors of its log and of its heartbeat. Or one for a socket.
 MESSAGE_BYTES = 1 << 18
@@ -80,6 +81,7 @@ def main(argv: list[str]) -> None:
   """
   _, launcher, isolate, plain, jax = argv
   entry.die_with(int(launcher))
+  open_files.allow_many()  # One is of each node that runs.
   channel = socket.socket(fileno=int(plain))
   channel_jax = socket.socket(fileno=int(jax))
   server = os.getpid()
@@ -139,26 +141,52 @@ class _Server:
     if not message:
       return False
     request = json.loads(message)
-    if 'family' in request:
-      with socket.socket(request['family']) as made:
-        socket.send_fds(self._channel, [b'{"socket": true}'], [made.fileno()])
-      return True
-    reader, writer = os.pipe()
+    # Out of processes, memory or descriptors, the server goes on: all nodes would die with it.
+    made: list[socket.socket] = []
+    reply: dict[str, Any]
+    try:
+      if 'family' in request:
+        made.append(socket.socket(request['family']))
+        reply = {'socket': True}
+      else:
+        reply = {'pid': self._fork(request, descriptors)}
+    except OSError as error:
+      reply = {'error': str(error)}
+    finally:
+      for descriptor in descriptors:
+        os.close(descriptor)
+    socket.send_fds(self._channel, [json.dumps(reply).encode()], [each.fileno() for each in made])
+    for each in made:
+      each.close()
+    return True
+
+  def _fork(self, request: dict[str, Any], descriptors: Sequence[int]) -> int:
+    """Starts the process of a node; returns its id."""
     server = os.getpid()
-    child = os.fork()
-    if not child:
-      try:
-        self._become(request, descriptors, writer, server)
-      except BaseException:
-        traceback.print_exc()
-      os._exit(1)
-    for descriptor in (*descriptors, writer):
-      os.close(descriptor)
+    reader, writer = os.pipe()
+    try:
+      child = os.fork()
+      if not child:
+        try:
+          self._become(request, descriptors, writer, server)
+        except BaseException:
+          traceback.print_exc()
+        os._exit(1)
+    except OSError:
+      os.close(reader)
+      raise
+    finally:
+      os.close(writer)
     os.read(reader, 1)  # Until it leads its process group and has its mark.
     os.close(reader)
-    self._selector.register(os.pidfd_open(child), selectors.EVENT_READ, child)
-    self._channel.send(json.dumps({'pid': child}).encode())
-    return True
+    try:
+      pidfd = os.pidfd_open(child)
+    except OSError:
+      os.kill(child, signal.SIGKILL)
+      os.waitpid(child, 0)
+      raise
+    self._selector.register(pidfd, selectors.EVENT_READ, child)
+    return child
 
   def _report_end(self, pidfd: int, pid: int) -> None:
     _, status = os.waitpid(pid, 0)

@@ -37,14 +37,19 @@ class Fork:
   def __init__(self, pid: int, channel: _Channel):
     self.pid = pid
     self._channel = channel
+    self._code: int | None = None
 
   def poll(self) -> int | None:
     """Returns None while it runs, then its exit code; -N if signal N killed it."""
-    return self._channel.exit_code(self.pid)
+    if self._code is None:
+      self._code = self._channel.exit_code(self.pid)
+    return self._code
 
   def wait(self) -> int:
     """Waits for it to end; returns its exit code."""
-    return self._channel.wait_for_exit(self.pid)
+    if self._code is None:
+      self._code = self._channel.wait_for_exit(self.pid)
+    return self._code
 
 
 class ForkServer:
@@ -120,7 +125,7 @@ class ForkServer:
       modules: the module of its class and those of what the class is given, as far as they are known.
 
     Raises:
-      OSError: the server has ended meanwhile.
+      OSError: the server has ended meanwhile, or the system refuses another process.
     """
     if not self._plain.is_open():
       before = self.obstacle
@@ -146,7 +151,7 @@ class ForkServer:
     """Returns a new socket for streams, in the namespace of the nodes.
 
     Raises:
-      OSError: the server has ended.
+      OSError: the server has ended, or the system refuses another socket.
     """
     return socket.socket(fileno=self._plain.request({'family': family}, ())['socket'])
 
@@ -219,7 +224,11 @@ class _Channel:
         socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
       while self._open:
         reply = self._next()
+        if 'error' in reply:
+          raise OSError(reply['error'])
         if reply.keys() & {'pid', 'socket'}:
+          # The code of an earlier process with this id, which the `Fork` of that one has.
+          self._codes.pop(reply.get('pid', 0), None)
           return reply
         self._note(reply)
     raise ConnectionError('the process that starts the nodes has ended')

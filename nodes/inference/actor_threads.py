@@ -40,7 +40,7 @@ class ActorThreads:
     stop_program = lifecycle.program_stopper()
     for actor in self._actors:
       loop = EnvironmentLoop(self._inference, *actor)
-      watch = Watchdog(f'a step of the environments of {actor.actor_id}')
+      watch = Watchdog(f'making or stepping the environments of {actor.actor_id}')
       arguments = actor.actor_id, loop, watch, stop_program
       thread = threading.Thread(target=self._run, args=arguments, name=actor.actor_id, daemon=True)
       self._loops.append(loop)
@@ -77,7 +77,8 @@ class ActorThreads:
     watch: Watchdog,
     stop_program: Callable[[], None],
   ) -> None:
-    plays = False
+    plays = True  # Also while it makes and resets its environments.
+    watch.__enter__()
 
     def mark(doing: activity.Activity) -> None:
       nonlocal plays
@@ -95,3 +96,6 @@ class ActorThreads:
       if self._error is None and not self._stopping.is_set():
         logging.error('%s has failed.', actor_id)
         self._error = error
+    finally:
+      if plays:
+        watch.__exit__()

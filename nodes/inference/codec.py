@@ -20,10 +20,13 @@ def pack(*values: Any, memory: SharedMemory | None = None) -> bytes:
   Args:
     *values: to pack.
     memory: gets the large arrays, in place of those of the previous message.
+
+  Raises:
+    TypeError: for anything else, such as a list in place of an array.
   """
   if memory is not None:
     memory.clear()
-  return msgpack.packb([_parts(v, memory) if isinstance(v, np.ndarray) else v for v in values])
+  return msgpack.packb([_packable(value, memory) for value in values])
 
 
 def unpack(packed: bytes, memory: SharedMemory | None = None) -> list[Any]:
@@ -34,6 +37,14 @@ def unpack(packed: bytes, memory: SharedMemory | None = None) -> list[Any]:
     Exception: if it is not a message of `pack`.
   """
   return [_array(memory, *v) if isinstance(v, list) else v for v in msgpack.unpackb(packed)]
+
+
+def _packable(value: Any, memory: SharedMemory | None) -> Any:
+  if isinstance(value, np.ndarray):
+    return _parts(value, memory)
+  if isinstance(value, (list, tuple, dict)):
+    raise TypeError(f'{value!r} is a {type(value).__name__}, not an array')
+  return value
 
 
 def _parts(

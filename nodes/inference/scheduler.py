@@ -45,8 +45,8 @@ class RequestScheduler:
       requests: decodes the requests of these groups.
       inbox: receives the requests and sends the replies.
       batchers: one for each actor device.
-      write: receives finished unrolls `[N, L, ...]`, and what to call once they are copied. Must not
-        block. None if no group trains.
+      write: receives finished unrolls `[N, L, ...]`, and what to call once replay has accepted them.
+        Until then their arrays do not change. Must not block. None if no group trains.
     """
     self._env_groups = env_groups
     self._requests = requests
@@ -157,8 +157,13 @@ class RequestScheduler:
       request = self._requests.unpack(message, connection)
     except Refused as error:
       self._inbox.reply(connection, None, str(error))
-    except Exception as error:  # The sender is not an actor.
-      logging.warning('dropped an invalid message: %r', error)
+    except Exception as error:
+      if not isinstance(
+        message, bytes
+      ):  # An actor of this process sent something else than arrays.
+        self._inbox.reply(connection, None, f'the server cannot read a timestep: {error!r}.')
+        return
+      logging.warning('dropped an invalid message, whose sender is not an actor: %r', error)
       self._inbox.drop(connection)
     else:
       self._consider(request)

@@ -109,7 +109,7 @@ class InferenceServer:
       timeout: maximum seconds that a request waits for a fuller batch.
       seed: of action sampling.
       num_environments: training environments of the whole program; 0 for those of `env_groups`.
-      inbox: receives requests; None to serve only this process, through `connect`.
+      inbox: receives requests; None to serve only this process.
       threads: that serve batches in turn; 0: see `num_threads`.
       actors: those of `env_groups` that are threads of this process.
     """

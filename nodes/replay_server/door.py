@@ -27,6 +27,8 @@ from nodes.runtime.replay_socket import HAND_OVER
 # many others have come after it.
 _KNOCK_SECONDS = 10.0
 _MOST_KNOCKS = 512
+# Without a descriptor for another client, those that are in go on, and the next one waits.
+_REST_SECONDS = 1.0
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -45,8 +47,8 @@ class Door:
     self._context = context
     # The data of a socket is a function of the socket and its events.
     self._selector = selectors.DefaultSelector()
-    for listener in listeners:
-      self._selector.register(listener, _READ, self._accept)
+    self._listeners = tuple(listeners)
+    self._listen()
     self._knocks: dict[Stream, tuple[float, str]] = {}  # Their deadlines and names, oldest first.
     self._ready: set[relay.Relay] = set()
     self._block = memoryview(bytearray(relay.BLOCK_BYTES))
@@ -58,6 +60,8 @@ class Door:
     while True:
       for key, events in self._selector.select(self._timeout()):
         key.data(key.fileobj, events)
+      if self._listens_again is not None and time.monotonic() >= self._listens_again:
+        self._listen()
       ready, self._ready = self._ready, set()
       for between in ready:
         self._move(between)
@@ -66,8 +70,15 @@ class Door:
   def _timeout(self) -> float | None:
     if self._ready:
       return 0
-    deadline, _ = next(iter(self._knocks.values()), (None, ''))
-    return None if deadline is None else max(deadline - time.monotonic(), 0)
+    deadlines = [deadline for deadline, _ in list(self._knocks.values())[:1]]
+    if self._listens_again is not None:
+      deadlines.append(self._listens_again)
+    return max(min(deadlines) - time.monotonic(), 0) if deadlines else None
+
+  def _listen(self) -> None:
+    for listener in self._listeners:
+      self._selector.register(listener, _READ, self._accept)
+    self._listens_again: float | None = None
 
   def _accept(self, listener: socket.socket, _: int) -> None:
     try:
@@ -79,7 +90,10 @@ class Door:
       return
     except OSError as error:
       self._log.warn('accept', f'replay can accept no connection: {error}')
-      time.sleep(0.05)
+      if self._listens_again is None:
+        for each in self._listeners:
+          self._selector.unregister(each)
+        self._listens_again = time.monotonic() + _REST_SECONDS
       return
     stream: Stream = raw
     if self._context and raw.family != socket.AF_UNIX:
@@ -117,22 +131,29 @@ class Door:
     self._forget(stream)
     if isinstance(stream, socket.socket) and stream.family == socket.AF_UNIX:
       self._hand_over(stream, said)
-    elif not said:  # It has gone.
+    elif said and (reverb := self._connect()):
+      self._ready.add(relay.Relay(stream, reverb, said))
+    else:  # It has gone, or has to come again.
       stream.close()
-    else:
-      self._ready.add(relay.Relay(stream, self._connect(), said))
 
-  def _connect(self) -> socket.socket:
-    reverb = socket.socket()
+  def _connect(self) -> socket.socket | None:
+    """Returns a connection to Reverb; None without a descriptor for it."""
+    try:
+      reverb = socket.socket()
+    except OSError as error:
+      self._log.warn('connect', f'replay can let in no other client: {error}')
+      return None
     reverb.setblocking(False)
     reverb.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     reverb.connect_ex(self._reverb)  # A failure shows at the first use.
     return reverb
 
   def _hand_over(self, stream: socket.socket, said: bytes) -> None:
-    with stream, self._connect() as reverb, contextlib.suppress(OSError):  # The client may be gone.
-      reverb.setblocking(True)
-      if said == HAND_OVER:
+    with stream:
+      if said != HAND_OVER or (reverb := self._connect()) is None:
+        return
+      with reverb, contextlib.suppress(OSError):  # The client may be gone.
+        reverb.setblocking(True)
         socket.send_fds(stream, [HAND_OVER], [reverb.fileno()])
 
   def _wake(self, between: relay.Relay, stream: Stream, events: int) -> None:

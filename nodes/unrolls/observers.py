@@ -17,8 +17,11 @@ from concurrent import futures
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from agents.types import Array
+
+_WARNING_SECONDS = 60
 
 
 class UnrollObservers:
@@ -30,10 +33,14 @@ class UnrollObservers:
     self._pending: list[futures.Future | None] = [None] * len(clients)
 
   def notify(self, columns: Mapping[str, Array]) -> None:
-    """Sends unrolls to each node whose previous call has completed or failed."""
+    """Sends unrolls to each node whose previous call has completed or failed; logs failures."""
     for i, client in enumerate(self._clients):
       pending = self._pending[i]
       if pending is None or pending.done():
+        if pending is not None and (error := pending.exception()):
+          logging.log_every_n_seconds(
+            logging.WARNING, 'an observer got no unrolls: %r', _WARNING_SECONDS, error
+          )
         arrays = {name: np.asarray(values) for name, values in columns.items()}
         self._pending[i] = client.futures.watch(arrays)  # The call copies them.
 

@@ -265,7 +265,7 @@ def test_unroll_geometry(name):
     ({'frame_stack': 0}, r'--frame_stack is 0: set it to 1'),
     (
       {'separate_critic': True, 'core': 'lstm'},
-      r"--core is 'lstm': set it to none, or leave --separate_critic out\.",
+      r"--core is 'lstm': set it to none, or set --noseparate_critic\.",
     ),
     ({'learning_rate_schedule': 'step'}, r"--learning_rate_schedule is 'step': .*cosine\."),
     ({'learning_rate_schedule': 'linear'}, r'--learning_rate_decay_steps is 0: .*linear ends'),

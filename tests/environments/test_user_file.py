@@ -193,6 +193,16 @@ def test_wrong_ends_of_episodes_and_values_are_reported(tmp_path, method, change
   assert words in str(error.value) and '\n' not in str(error.value)
 
 
+def test_a_game_over_that_is_no_array_is_reported(tmp_path):
+  text = (
+    'class Mine(Catch):\n  def step(self, action):\n'
+    '    self.game_over = [False] * self.num_envs\n    return super().step(action)\n'
+    'def make(task, n, seed):\n  return Mine(n, seed)'
+  )
+  with pytest.raises(ValueError, match=r'game_over is \[False, False\] after step\(\)'):
+    registry.trial(_write(tmp_path, text) + ':make')
+
+
 def test_a_good_one_passes(tmp_path):
   registry.trial(_write(tmp_path, GOOD) + ':make')
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import launchpad as lp
 import psutil
 import pytest
 
-from launchers.local import fork_server, local_mp
+from launchers.local import fork_server, forks, local_mp
 from launchers.placement import Resources
 from programs import registry
 from programs.options import configs
@@ -96,3 +97,23 @@ def test_nodes_whose_fork_server_is_killed_are_restarted_by_another_one(tmp_path
   assert before != after and not psutil.pid_exists(before)
   for name in ('echo', 'killer'):
     assert f'node {name}/0 was killed by SIGKILL; restarting' in output
+
+
+def test_a_server_without_descriptors_refuses_and_goes_on():
+  server = forks.ForkServer(isolate=False)
+  try:
+    server.make_socket(socket.AF_INET).close()
+    (process,) = [
+      child
+      for child in psutil.Process().children()
+      if fork_server.__name__ in ' '.join(child.cmdline())
+    ]
+    soft, hard = process.rlimit(psutil.RLIMIT_NOFILE)
+    assert soft == min(hard, 1 << 16)
+    process.rlimit(psutil.RLIMIT_NOFILE, (1, hard))
+    with pytest.raises(OSError, match='open files'):
+      server.make_socket(socket.AF_INET)
+    process.rlimit(psutil.RLIMIT_NOFILE, (soft, hard))
+    server.make_socket(socket.AF_INET).close()
+  finally:
+    server.close()

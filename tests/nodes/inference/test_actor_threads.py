@@ -150,19 +150,32 @@ def test_an_exhausted_environment_stops_the_program_and_fails_nothing(start_coun
   server.check()
 
 
-def test_a_step_that_hangs_is_noticed_where_failures_are(start_counting, monkeypatch):
+@pytest.mark.parametrize('where', ['reset', 'step'])
+def test_environments_that_hang_are_noticed_where_failures_are(start_counting, monkeypatch, where):
   resumed = threading.Event()
 
   class Hanging(CounterEnvironment):
-    def step(self, action):
+    def hang(self, *arguments):
       resumed.wait(DEADLINE)
-      return super().step(action)
+      return getattr(super(), where)(*arguments)
 
-  server, _ = start_counting(lambda num_envs, seed: Hanging([9] * num_envs))
+  setattr(Hanging, where, Hanging.hang)
   monkeypatch.setattr(watchdog, 'LIMIT_SECONDS', 0.0)
-  with pytest.raises(TimeoutError, match='a step of the environments of actor/0 has taken longer'):
+  server, _ = start_counting(lambda num_envs, seed: Hanging([9] * num_envs))
+  with pytest.raises(TimeoutError, match='the environments of actor/0 has taken longer'):
     wait_until(lambda: False, server.check)
   resumed.set()
+
+
+def test_a_timestep_that_is_no_array_is_an_error_of_the_server(start_counting):
+  class Listing(CounterEnvironment):
+    def step(self, action):
+      self.game_over = [False] * self.num_envs
+      return super().step(action)
+
+  server, _ = start_counting(lambda num_envs, seed: Listing([9] * num_envs))
+  with pytest.raises(ValueError, match='the server cannot read a timestep'):
+    wait_until(lambda: False, server.check)
 
 
 def test_actors_end_with_training_or_the_server_and_close_their_environments(start_counting):

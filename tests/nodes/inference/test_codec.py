@@ -23,3 +23,9 @@ def test_arrays_keep_their_dtype(dtype):
   (got,) = codec.unpack(codec.pack(array))
   assert got.dtype == array.dtype
   np.testing.assert_array_equal(got, array)
+
+
+@pytest.mark.parametrize('value', [[True, False], (1, 2), {'a': 1}])
+def test_what_would_not_come_back_as_it_was_is_refused(value):
+  with pytest.raises(TypeError, match='not an array'):
+    codec.pack('actor/0', value)

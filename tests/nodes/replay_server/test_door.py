@@ -203,6 +203,54 @@ def test_200_clients_that_come_at_once_are_all_let_in(port, context):
     assert all(pool.map(visit, range(200)))
 
 
+_WITH_ROOM = """
+import os, resource, sys
+from nodes.replay_server import child
+from nodes.replay_server.door import Door
+port, reverb, room = map(int, sys.argv[1:])
+door = Door(child.listen(port), reverb, None)
+free = os.dup(0)
+os.close(free)
+resource.setrlimit(resource.RLIMIT_NOFILE, (free + room, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+print('open', flush=True)
+door.run()
+"""
+
+
+@pytest.mark.parametrize('room', [2, 3])
+def test_without_a_descriptor_for_another_client_the_others_are_served(echo, room):
+  port = unused_port()
+  arguments = map(str, (port, echo.port, room))
+  process = subprocess.Popen(
+    [sys.executable, '-c', _WITH_ROOM, *arguments], stdout=subprocess.PIPE, text=True
+  )
+  try:
+    assert process.stdout.readline() == 'open\n'
+    with over_tcp(port) as first:
+      assert (
+        echoed(first, b'first') == b'first'
+      )  # With two descriptors, to the client and to Reverb.
+      with over_tcp(port) as second:
+        second.sendall(b's')
+        if room == 3:
+          assert second.recv(1) == b''
+        assert echoed(first, b'again') == b'again'
+        first.close()
+        if room == 2:
+          assert second.recv(1) == b's'
+
+    def is_let_in():
+      with contextlib.suppress(ConnectionError), over_tcp(port) as third:
+        return echoed(third, b'third') == b'third'
+      return False
+
+    wait_until(is_let_in)
+  finally:
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
 _VISIT = """
 import os, socket, sys
 os.setuid(int(sys.argv[2]))

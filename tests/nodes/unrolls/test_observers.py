@@ -49,6 +49,13 @@ def test_an_observer_gets_copies_and_is_skipped_until_it_has_replied(looker):
   watchers.close(timeout=DEADLINE)
 
 
+def test_the_failure_of_an_observer_is_logged(connect, caplog):
+  watchers = UnrollObservers([connect(object())])
+  columns = {'action': np.zeros(3)}
+  wait_until(lambda: 'an observer got no unrolls' in caplog.text, lambda: watchers.notify(columns))
+  watchers.close()
+
+
 def test_nobody_watches():
   watchers = UnrollObservers([])
   watchers.notify({'action': np.zeros(3)})
