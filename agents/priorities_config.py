@@ -30,7 +30,7 @@ class PrioritiesConfig(CheckedOptions):
   )
   priority_floor: float = option(
     1e-3,
-    'Smallest priority, so that every unroll can be sampled; as an error in the range of h it is '
-    '1/400 of an error of one unit of return.',
+    'Smallest priority, so that every unroll can be sampled, in the units of the errors: those of R2D2 '
+    'are in the range of h, those of MuZero in units of return.',
     above=0,
   )

@@ -14,9 +14,11 @@ import dataclasses
 from typing import Any
 
 import launchpad as lp
+from acme import specs
 
 from agents.ppo.config import PPOConfig
 from agents.r2d2.config import R2D2Config
+from agents.turns import TurnActions
 from agents.vtrace.config import VTraceConfig
 from environments import jax_registry as environments
 from launchers.placement import Resources
@@ -74,6 +76,23 @@ AGENTS = {
   'ppo': Variant(Config(agent=PPOConfig()), presets.POPULATION_PPO),
   'r2d2': Variant(_R2D2, presets.POPULATION_R2D2),
 }
+
+
+def check_spec(env: str, spec: specs.EnvironmentSpec) -> None:
+  """Checks that the returns of training compare members.
+
+  Args:
+    env: name of the environment.
+    spec: its specs.
+
+  Raises:
+    ValueError: one sentence.
+  """
+  if isinstance(spec.actions, TurnActions):
+    raise ValueError(
+      f'--env={env} is played against itself in training, and such returns say nothing about how well a '
+      'member plays: use --program=anakin.'
+    )
 
 
 def make_program(config: Config) -> lp.Program:

@@ -15,13 +15,6 @@ class PolicyConfig(OptimizerConfig, NetworkConfig):
   """Options of the network with a policy and a value: that of V-trace and PPO, and of imitation."""
 
   action_kinds = ('discrete', 'multi_discrete', 'continuous')
-  tunable = (
-    *OptimizerConfig.tunable,
-    'discount',
-    'baseline_cost',
-    'entropy_cost',
-    'reward_scale',
-  )
 
   normalize_observations: bool = option(
     False,
@@ -47,6 +40,14 @@ class PolicyConfig(OptimizerConfig, NetworkConfig):
 @dataclasses.dataclass(frozen=True)
 class ActorCriticConfig(RewardsConfig, PolicyConfig):
   """Options of the agents that learn a policy and its value from unrolls: V-trace and PPO."""
+
+  tunable = (
+    *OptimizerConfig.tunable,
+    'discount',
+    'baseline_cost',
+    'entropy_cost',
+    'reward_scale',
+  )
 
   unroll_length: int = option(
     20,

@@ -98,7 +98,8 @@ class BC(PolicyAgent):
     mode, entropy = self.distribution.mode(output.logits), self.distribution.entropy(output.logits)
     # What the policy does without exploration, against what was done.
     if isinstance(self.distribution, Gaussian):
-      squared = jnp.square(self.distribution.squash(mode) - self.distribution.squash(draw))
+      done, wanted = (jnp.clip(self.distribution.squash(x), -1.0, 1.0) for x in (mode, draw))
+      squared = jnp.square(done - wanted)
       match = {'action_error': jnp.sqrt(masked.mean(jnp.mean(squared, -1), valid))}
     else:
       same = (mode == draw).reshape(*valid.shape, -1).all(-1)

@@ -38,4 +38,6 @@ def expectation(config: MuZeroConfig, logits: Array) -> Array:
   probabilities = jax.nn.softmax(logits)
   half = config.num_bins // 2
   difference = probabilities[..., half + 1 :] - probabilities[..., :half][..., ::-1]
-  return h_inverse(difference @ bins[half + 1 :], config.rescale_epsilon)
+  # Accelerators multiply matrices with fewer bits, unless they are told not to.
+  mean = jnp.matmul(difference, bins[half + 1 :], precision='highest')
+  return h_inverse(mean, config.rescale_epsilon)

@@ -66,11 +66,11 @@ def merged(statistics: Statistics, values: Array, valid: Array | None = None) ->
   delta = centre + correction
   count = statistics['count'] + number
   share = number / jnp.maximum(count, 1.0)
-  change = variance - statistics['variance'] + (1.0 - share) * jnp.square(delta)
+  added = variance + (1.0 - share) * jnp.square(delta)
   return {
     'count': jnp.minimum(count, MAX_COUNT),
     'mean': statistics['mean'] + share * delta,
-    'variance': statistics['variance'] + share * change,
+    'variance': (1.0 - share) * statistics['variance'] + share * added,
   }
 
 

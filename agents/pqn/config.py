@@ -16,9 +16,10 @@ from agents.rewards_config import RewardsConfig
 class PQNConfig(EpsilonConfig, RewardsConfig, MinibatchesConfig, NetworkConfig):
   """PQN, the parallelised Q-network (Gallici et al. 2025).
 
-  The defaults are those of its authors on MinAtar, in purejaxql, except for exploration. There all
-  environments have one epsilon, which falls from 1 to 0.05 over the first tenth of a run. Here each has
-  its own for the whole run, as in R2D2; their mean is 0.06.
+  The defaults are those of its authors on MinAtar, in purejaxql, except for the learning rate, which
+  decays in presets only, and for exploration. There all environments have one epsilon, which falls from
+  1 to 0.05 over the first tenth of a run. Here each has its own for the whole run, as in R2D2; their
+  mean is 0.06.
   """
 
   # The normalised layers are what keeps Q-learning stable without a target network.

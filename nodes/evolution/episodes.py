@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from agents import shapes
-from agents.anakin.environment import JaxEnvironment
+from agents.anakin.environment import JaxEnvironment, evaluated
 from agents.evolution import playing, strategy
 from agents.evolution.agent import Evolution
 from agents.types import Array, Nest, Timestep
@@ -73,7 +73,7 @@ class CompiledEpisodes(Episodes):
       make_environment: builds one environment.
       max_steps: after which an episode counts with its return so far; 0 for no limit.
     """
-    environment = make_environment()
+    environment = evaluated(make_environment())  # In self-play a return is of both players.
     self.agent = make_agent(environment.observation_spec, environment.action_spec)
 
     def play(vector: Array, seeds: Array) -> tuple[Array, Array, Array]:
@@ -135,7 +135,7 @@ class SteppedEpisodes(Episodes):
         action, memory = self._act(policies, memory, Timestep(*timestep), keys, over)
         timestep = environment.step(np.asarray(action))
         returns += np.where(over, 0.0, timestep.reward).astype(np.float32)
-        lengths += ~over
+        lengths += ~(over | timestep.first())  # A life that was lost begins with a FIRST row.
         over |= _game_over(environment, timestep)
     seen = np.asarray(self._pooled(memory[1]))
     return returns.reshape(-1, 2), lengths.reshape(-1, 2), seen

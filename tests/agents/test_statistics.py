@@ -38,6 +38,12 @@ def test_many_batches_have_the_mean_and_variance_of_all_their_values():
   )
 
 
+def test_the_first_values_may_lie_close_together():
+  values = (1e-4 * np.random.default_rng(0).normal(size=(64, 8, 1))).astype(np.float32)
+  found = merged(statistics.initial((1,)), values)
+  np.testing.assert_allclose(np.sqrt(found['variance']), values.std(), rtol=1e-3)
+
+
 def test_values_that_are_not_valid_do_not_count():
   values = np.array([[1.0, np.nan, 3.0], [np.inf, 5.0, 7.0]], np.float32)
   valid = np.isfinite(values)

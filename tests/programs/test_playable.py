@@ -7,6 +7,7 @@ import pytest
 from acme import specs
 
 from agents.lifetimes import LifetimeObservation
+from agents.turns import TurnActions
 from agents.vtrace.agent import VTrace
 from environments import jax_registry, registry
 from programs import registry as programs
@@ -199,3 +200,9 @@ def test_a_network_of_images_is_rejected_where_there_are_none(monkeypatch, progr
   _shown(monkeypatch, ACTIONS[PLAYS[program, agent][0]], observations)
   with pytest.raises(ValueError, match=rf'^--{option}={name} .* use --{option}=auto\.$'):
     configs.make_config(module, given | {option: name})
+
+
+def test_a_population_needs_returns_that_compare_its_members(monkeypatch):
+  _shown(monkeypatch, TurnActions(3, lambda observation: observation > 0))
+  assert 'against itself' in _refusal('population', 'vtrace')
+  _config('anakin', 'vtrace')

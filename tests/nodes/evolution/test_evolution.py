@@ -8,7 +8,7 @@ from concurrent import futures
 import numpy as np
 import pytest
 
-from agents.anakin.environments import gymnax
+from agents.anakin.environments import gymnax, pgx
 from agents.anakin.environments.catch import Catch
 from agents.evolution.agent import Evolution
 from agents.evolution.config import EvolutionConfig
@@ -146,6 +146,16 @@ def test_environments_of_the_registry_depend_on_seeds_alone():
     player.play(vector, seeds, lambda: True)
   cut, cut_lengths, _ = stepped(max_steps=4).play(vector, seeds, go)
   assert (cut_lengths == 4).all() and not cut.any()
+
+
+def test_a_game_of_two_players_is_played_against_the_opponent_of_evaluations():
+  make_agent = functools.partial(Evolution, CONFIG)
+  player = CompiledEpisodes(make_agent, functools.partial(pgx.make, 'tic_tac_toe'), 0)
+  vector = np.asarray(player.agent.flat(player.agent.init(Seed(1).key()).params))
+  seeds = np.random.default_rng(0).integers(1 << 32, size=(32, 2), dtype=np.uint32)
+  returns, _, _ = player.play(vector, seeds, lambda: False)
+  # In self-play one of the players wins, so no return would be below 0.
+  assert {-1.0, 1.0} <= set(np.unique(returns))
 
 
 def test_what_the_policies_see_counts_until_their_episodes_end():
