@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from nodes.unrolls.replay_client import connecting, errors, http2, messages
 from nodes.unrolls.replay_client.messages import TableInfo
@@ -33,18 +33,10 @@ class ReplayClient:
     return messages.table_infos(self._call('ServerInfo', b'', timeout))
 
   def mutate_priorities(
-    self,
-    table: str,
-    updates: Mapping[int, float] | None = None,
-    deletes: Iterable[int] = (),
-    timeout: float | None = None,
+    self, table: str, updates: Mapping[int, float], timeout: float | None = None
   ) -> None:
-    """Sets the priorities of items by key, and deletes items; those that are gone are skipped."""
-    self._call('MutatePriorities', messages.mutation(table, updates or {}, deletes), timeout)
-
-  def checkpoint(self, timeout: float | None = None) -> str:
-    """Has the server write a checkpoint; returns its path there."""
-    return messages.checkpoint_path(self._call('Checkpoint', b'', timeout))
+    """Sets the priorities of items by key; those that are gone are skipped."""
+    self._call('MutatePriorities', messages.mutation(table, updates), timeout)
 
   def writer(self) -> Writer:
     """Returns a writer of items, for one thread."""

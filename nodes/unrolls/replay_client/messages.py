@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nodes.unrolls.replay_client import snappy, wire
@@ -47,9 +47,6 @@ class TableInfo(NamedTuple):
   max_times_sampled: int = 0
   current_size: int = 0
   rate_limiter_info: RateLimiterInfo = RateLimiterInfo()
-  num_episodes: int = 0
-  num_deleted_episodes: int = 0
-  num_unique_samples: int = 0
 
 
 def table_infos(data: memoryview) -> dict[str, TableInfo]:
@@ -64,9 +61,6 @@ _TABLE_INTEGERS = {
   3: 'max_size',
   4: 'max_times_sampled',
   7: 'current_size',
-  9: 'num_episodes',
-  10: 'num_deleted_episodes',
-  11: 'num_unique_samples',
 }
 
 
@@ -95,21 +89,14 @@ def _rate_limiter_info(data: memoryview, begin: int, end: int) -> RateLimiterInf
   return RateLimiterInfo(**found)
 
 
-def mutation(table: str, updates: Mapping[int, float], deletes: Iterable[int]) -> bytes:
+def mutation(table: str, updates: Mapping[int, float]) -> bytes:
   """Returns a MutatePrioritiesRequest."""
   parts = [wire.message(1, table.encode())]
   for key, priority in updates.items():
     encoded = wire.varint(key)
     size = len(_KEY) + len(encoded) + _PRIORITY.size
     parts += [b'\x12', bytes((size,)), _KEY, encoded, _PRIORITY.pack(0x11, priority)]
-  parts += [wire.integer(3, key) for key in deletes]
   return b''.join(parts)
-
-
-def checkpoint_path(data: memoryview) -> str:
-  """Returns the path of a CheckpointResponse."""
-  (_, (begin, end)) = wire.fields(data, 0, len(data))[0]
-  return str(data[begin:end], 'utf-8')
 
 
 def sample_request(table: str, count: int) -> bytes:
