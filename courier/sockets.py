@@ -7,6 +7,7 @@ no file behind. The kernel says whose process is at its other end.
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import os
 import socket
@@ -16,6 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _BACKLOG = 4096  # Clients that return at one time to a restarted server; Linux's own limit.
+# Of an `accept` without a descriptor or memory for the connection.
+NO_MORE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CREDENTIALS = struct.Struct('3i')  # A struct ucred: process, user, group.
 # Finds machines that have vanished: after 10 s of silence TCP sends up to 4 probes, 5 s apart, and it
 # waits 30 s for the receipt of data.
@@ -71,13 +74,7 @@ def bind(port: int) -> socket.socket:
 
 
 def accept(listener: socket.socket) -> tuple[socket.socket, str]:
-  """Returns the next connection, which does not block, and where its other side is; see `accept_own`."""
-  stream, name = accept_own(listener)
-  return _prepared(stream), name
-
-
-def accept_own(listener: socket.socket) -> tuple[socket.socket, str]:
-  """Returns the next connection, as it comes, and where its other side is, for a log.
+  """Returns the next connection, which does not block, and where its other side is, for a log.
 
   Raises:
     BlockingIOError: if there is none.
@@ -87,7 +84,8 @@ def accept_own(listener: socket.socket) -> tuple[socket.socket, str]:
   stream, address = listener.accept()
   try:
     check_user(stream)
-  except PermissionError:
+    _prepared(stream)
+  except OSError:
     stream.close()
     raise
   if not isinstance(address, tuple):  # Of a Unix socket.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -12,7 +11,7 @@ import dm_env
 import numpy as np
 from absl import logging
 
-from courier import tls
+from courier import sockets, tls
 from environments import nests
 from nodes.inference import codec, shared_memory, unix_sockets
 from nodes.inference.message_socket import MessageSocket
@@ -89,14 +88,28 @@ class ServerAddress:
       OSError: while no server listens.
       ValueError: if COURIER_TLS is wrong.
     """
-    host, _, number = self.address.rpartition(':')
-    host, port = host.strip('[]'), int(number)
-    near = unix_sockets.connect(host, port, _CONNECT_SECONDS)
-    if near is not None:
-      return MessageSocket(near)
     context = tls.client_context()
-    stream = socket.create_connection((host, port), _CONNECT_SECONDS)
-    return MessageSocket(stream, context=context)
+    problem = OSError('the host has no address')
+    for stream, where in sockets.routes(self.address, unix_sockets.name):
+      try:
+        stream.settimeout(_CONNECT_SECONDS)
+        stream.connect(where)
+        sockets.check_user(stream)
+        return MessageSocket(stream, context=context)
+      except OSError as error:
+        stream.close()
+        if isinstance(error, BlockingIOError):  # Too many connections wait at the Unix socket.
+          raise
+        if isinstance(error, PermissionError):
+          logging.log_first_n(
+            logging.INFO,
+            'rows go over TCP, not over the Unix socket of %s: %s.',
+            1,
+            self.address,
+            error,
+          )
+        problem = error
+    raise problem
 
 
 def packed(connection: MessageSocket, request: Sequence[Any]) -> bytes:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _SIZE = struct.Struct('!I')
 _FIRST_BUFFER = 4096
 _SCRATCH = 17 << 10  # Holds the longest record of TLS.
-# Detects lost machines: after 10 s of silence, TCP sends 4 keepalive probes, 5 s apart.
-_KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}
 # `peer_answers` returns False at this many successive retransmits or unanswered probes.
 _LOST_PACKETS, _LOST_PROBES = 4, 2
 _DESCRIPTOR = array.array('i').itemsize
@@ -54,18 +52,13 @@ class MessageSocket:
     """Wraps a socket and owns it from now on.
 
     Args:
-      stream: connected; its timeout applies to sending and receiving.
+      stream: connected, of `courier.sockets`; its timeout applies to sending and receiving.
       max_bytes: maximum size of an accepted message.
       max_shared_bytes: maximum size of memory that the peer may share; 0 to accept none.
       context: of this side, for TLS over TCP; None for no TLS.
       scratch: memory for TLS that sockets of one thread share; None for memory of its own.
     """
     self._internet = stream.family in (socket.AF_INET, socket.AF_INET6)
-    if self._internet:
-      stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-      stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-      for option, value in _KEEPALIVE.items():
-        stream.setsockopt(socket.IPPROTO_TCP, option, value)
     self._socket = stream
     self._tls: tls_stream.TLSStream | None = None
     if context is not None and self._internet:

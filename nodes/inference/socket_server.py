@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import errno
 import selectors
 import socket
 import time
@@ -19,7 +18,6 @@ from nodes.inference.in_process import InProcessConnection, Message
 from nodes.inference.message_socket import MessageSocket
 from nodes.runtime import lifecycle, listening, open_files
 
-_NO_MORE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 1.0
 _HANDSHAKE_SECONDS = 10.0
 # A handshake may take a millisecond, so a poll takes forward this many, or one for every eight requests
@@ -115,6 +113,7 @@ class SocketServer:
   def connect(self) -> MessageSocket:
     """Returns a connection from this process. Raises OSError once closed."""
     near, far = socket.socketpair()
+    far.setblocking(False)
     try:
       self._add(far)
     except (KeyError, ValueError):
@@ -239,7 +238,7 @@ class SocketServer:
   def _accept(self, listener: socket.socket, at_most: int) -> None:
     try:
       for _ in range(at_most):
-        stream, name = sockets.accept_own(listener)
+        stream, name = sockets.accept(listener)
         try:
           connection = self._add(stream)
         except OSError:
@@ -253,7 +252,7 @@ class SocketServer:
     except PermissionError as error:
       self._refuse('this machine', str(error))
     except OSError as error:  # None waits any more, or the peer has disconnected.
-      if error.errno in _NO_MORE and self._listens_again is None:
+      if error.errno in sockets.NO_MORE and self._listens_again is None:
         self._pause(error)
 
   def _refuse(self, name: str, why: str) -> None:
@@ -295,7 +294,6 @@ class SocketServer:
         self._selector.register(listener, _READ)
 
   def _add(self, stream: socket.socket) -> MessageSocket:
-    stream.setblocking(False)
     max_shared_bytes = self._max_bytes if self._shared_memory else 0
     connection = MessageSocket(
       stream, self._max_bytes, max_shared_bytes, self._context, self._scratch

@@ -90,7 +90,7 @@ class Door:
       return
     except OSError as error:
       self._log.warn('accept', f'replay can accept no connection: {error}')
-      if self._listens_again is None:
+      if error.errno in sockets.NO_MORE and self._listens_again is None:
         for each in self._listeners:
           self._selector.unregister(each)
         self._listens_again = time.monotonic() + _REST_SECONDS

@@ -224,7 +224,14 @@ def test_invalid_connections_are_closed_without_effect_on_others(make_server):
   client = Client(server, CounterEnvironment([3, 5]))
   too_large = codec.pack(np.zeros(1 << 18))
   elsewhere = msgpack.packb(['', 'actor/0', 7, 0, 0, *[('|u1', [2], 1 << 40)] * 4])
-  for message in (b'', b'hello', codec.pack(1, 2), codec.pack([], 1, 0, 0), too_large, elsewhere):
+  for message in (
+    b'',
+    b'hello',
+    codec.pack(1, 2),
+    msgpack.packb([[], 1, 0, 0]),
+    too_large,
+    elsewhere,
+  ):
     stranger = Client(server, None)
     with pytest.raises(ConnectionError):
       stranger.connection.send(message)
