@@ -281,8 +281,9 @@ TASKS = (
     'Seaquest',
     (5.0, 20.0),
     missed=(
-      '`anakin`, V-trace, stays far below `anakin-ppo`. On Breakout most of that difference is the '
-      'number of gradient steps: see [one difference at a time](#breakout-one-difference-at-a-time).'
+      '`anakin`, V-trace, and `anakin-pqn` stay far below `anakin-ppo`. On Breakout most of the '
+      'difference of V-trace is the number of gradient steps: see [one difference at a '
+      'time](#breakout-one-difference-at-a-time). Why PQN stays below is not known.'
     ),
   ),
   _longer('Breakout', (5.0, 15.0, 30.0)),
