@@ -73,7 +73,8 @@ def sampled(policy, observation):
   noise = jax.vmap(lambda key: jax.random.normal(key, (3, 3)))(KEYS)
   draw = mean + std * noise
   density = jax.scipy.stats.norm.logpdf(draw, mean, std)
-  return jnp.tanh(draw), jnp.sum(density - jnp.log(1 - jnp.tanh(draw) ** 2), -1)
+  # 1 - tanh(x)^2 is 1 / cosh(x)^2, which float32 has for large x as well.
+  return jnp.tanh(draw), jnp.sum(density + 2 * jnp.log(jnp.cosh(draw)), -1)
 
 
 @pytest.mark.slow
