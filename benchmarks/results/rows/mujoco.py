@@ -140,8 +140,8 @@ TASKS = (
     400.0,
     '305.74 ± 92.15',
     missed=(
-      'One seed of `impala`, V-trace, passes the threshold, the others learn more slowly. With an earlier '
-      'preset of an eighth of the updates it had 34.'
+      'One seed of `impala`, V-trace, passes the threshold, the others learn more slowly. With an '
+      'earlier preset of an eighth of the updates it had 34.'
     ),
   ),
 )
