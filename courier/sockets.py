@@ -10,15 +10,18 @@ import contextlib
 import errno
 import ipaddress
 import os
+import selectors
 import socket
 import struct
+import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 _BACKLOG = 4096  # Clients that return at one time to a restarted server; Linux's own limit.
+_REST_SECONDS = 1.0
 # Of an `accept` without a descriptor or memory for the connection.
-NO_MORE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_NO_MORE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CREDENTIALS = struct.Struct('3i')  # A struct ucred: process, user, group.
 # Finds machines that have vanished: after 10 s of silence TCP sends up to 4 probes, 5 s apart, and it
 # waits 30 s for the receipt of data.
@@ -91,6 +94,48 @@ def accept(listener: socket.socket) -> tuple[socket.socket, str]:
   if not isinstance(address, tuple):  # Of a Unix socket.
     return stream, 'this machine'
   return stream, f'{address[0].removeprefix("::ffff:")}:{address[1]}'
+
+
+class Listeners:
+  """Sockets that listen, in a selector; they rest for a second when no more can be accepted.
+
+  Attributes:
+    sockets: the sockets.
+    listen_again: when they do after a rest, by `time.monotonic`; None while they listen.
+  """
+
+  def __init__(
+    self, selector: selectors.BaseSelector, sockets: Iterable[socket.socket], data: Any = None
+  ):
+    """Registers sockets that do not block, with `data`, in a selector."""
+    self.sockets = tuple(sockets)
+    self.listen_again: float | None = None
+    self._selector, self._data = selector, data
+    self._register()
+
+  def rest(self, error: OSError) -> bool:
+    """Begins a rest if an error of `accept` asks for one; returns whether it does."""
+    if error.errno not in _NO_MORE or self.listen_again is not None:
+      return False
+    for each in self.sockets:
+      self._selector.unregister(each)
+    self.listen_again = time.monotonic() + _REST_SECONDS
+    return True
+
+  def end_rest_if_due(self) -> None:
+    """Listens again after a rest."""
+    if self.listen_again is not None and time.monotonic() >= self.listen_again:
+      self.listen_again = None
+      self._register()
+
+  def close(self) -> None:
+    """Closes the sockets."""
+    for each in self.sockets:
+      each.close()
+
+  def _register(self) -> None:
+    for each in self.sockets:
+      self._selector.register(each, selectors.EVENT_READ, self._data)
 
 
 def routes(

@@ -33,8 +33,7 @@ from programs.parts.learner import add_learner
 from programs.parts.replay import add_replay
 
 CALL_TIMEOUT = sebulba.CALL_TIMEOUT
-NAMED_PRESETS = sebulba.NAMED_PRESETS
-PRESETS = sebulba.PRESETS
+PRESETS, NAMED_PRESETS = sebulba.PRESETS, sebulba.NAMED_PRESETS
 # On two cores the learner is the bottleneck; in Sebulba inference is. So unrolls wait in the queue here.
 # On MinAtar, policies keep exploring on such stale unrolls, also at PureJaxRL's entropy cost.
 PPO_PRESETS = sebulba.PPO_PRESETS | {

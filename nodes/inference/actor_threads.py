@@ -77,15 +77,15 @@ class ActorThreads:
     watch: Watchdog,
     stop_program: Callable[[], None],
   ) -> None:
-    plays = True  # Also while it makes and resets its environments.
+    watched = True  # It makes and resets its environments.
     watch.__enter__()
 
     def mark(doing: activity.Activity) -> None:
-      nonlocal plays
-      if plays:
+      nonlocal watched
+      if watched:
         watch.__exit__()
-      plays = doing is activity.PLAYING
-      if plays:
+      watched = doing is activity.PLAYING
+      if watched:
         watch.__enter__()
 
     try:
@@ -97,5 +97,5 @@ class ActorThreads:
         logging.error('%s has failed.', actor_id)
         self._error = error
     finally:
-      if plays:
+      if watched:
         watch.__exit__()

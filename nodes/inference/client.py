@@ -96,10 +96,11 @@ class ServerAddress:
         stream.connect(where)
         sockets.check_user(stream)
         return MessageSocket(stream, context=context)
+      except BlockingIOError:  # Too many connections wait at the Unix socket.
+        stream.close()
+        raise
       except OSError as error:
         stream.close()
-        if isinstance(error, BlockingIOError):  # Too many connections wait at the Unix socket.
-          raise
         if isinstance(error, PermissionError):
           logging.log_first_n(
             logging.INFO,

@@ -13,7 +13,7 @@ from agents.types import Unroll
 from nodes.inference.batching import Batcher
 from nodes.inference.device import InferenceOutput
 from nodes.inference.env_groups import EnvGroup
-from nodes.inference.in_process import Message
+from nodes.inference.in_process import InProcessConnection, Message
 from nodes.inference.request_decoder import Refused, Request, RequestDecoder
 from nodes.inference.socket_server import Connection, SocketServer
 
@@ -158,13 +158,11 @@ class RequestScheduler:
     except Refused as error:
       self._inbox.reply(connection, None, str(error))
     except Exception as error:
-      if not isinstance(
-        message, bytes
-      ):  # An actor of this process sent something else than arrays.
+      if isinstance(connection, InProcessConnection):  # Its actor sent something else than arrays.
         self._inbox.reply(connection, None, f'the server cannot read a timestep: {error!r}.')
-        return
-      logging.warning('dropped an invalid message, whose sender is not an actor: %r', error)
-      self._inbox.drop(connection)
+      else:
+        logging.warning('dropped an invalid message, whose sender is not an actor: %r', error)
+        self._inbox.drop(connection)
     else:
       self._consider(request)
 

@@ -18,7 +18,6 @@ from nodes.inference.in_process import InProcessConnection, Message
 from nodes.inference.message_socket import MessageSocket
 from nodes.runtime import lifecycle, listening, open_files
 
-_PAUSE_SECONDS = 1.0
 _HANDSHAKE_SECONDS = 10.0
 # A handshake may take a millisecond, so a poll takes forward this many, or one for every eight requests
 # if those are more. With a fixed number, thousands of actors would join a busy server over minutes.
@@ -70,7 +69,6 @@ class SocketServer:
     self._here: set[InProcessConnection] = set()
     self._posted: collections.deque[tuple[InProcessConnection, Message]] = collections.deque()
     self._waits = False  # Whether the polling thread may be waiting for the sockets.
-    self._listens_again: float | None = None
     self._warned = False
     self._selector = selectors.DefaultSelector()
     self._woken, self._waker = socket.socketpair()
@@ -78,12 +76,10 @@ class SocketServer:
       end.setblocking(False)
     self._selector.register(self._woken, _READ)
     self._shared_memory = shared_memory
-    self._listeners: list[socket.socket] = []
     if port is not None:
       open_files.allow_many()
-      self._listeners = _listen(port, shared_memory)
-      for listener in self._listeners:
-        self._selector.register(listener, _READ)
+    listeners = [] if port is None else _listen(port, shared_memory)
+    self._listeners = sockets.Listeners(self._selector, listeners)
 
   def accept_messages_of(self, max_bytes: int) -> None:
     """Sets the maximum message size; a larger message closes its connection."""
@@ -97,7 +93,7 @@ class SocketServer:
     Raises:
       lifecycle.NonRetryableError: if the limit is too low.
     """
-    if not self._listeners:
+    if not self._listeners.sockets:
       return
     left = open_files.left()
     # A mapping keeps a file open as well.
@@ -140,7 +136,7 @@ class SocketServer:
     messages: list[Arrived] = []
     newcomers: list[tuple[MessageSocket, int]] = []
     listeners: list[Any] = []
-    untidy = self._insecure or self._new or self._listens_again is not None
+    untidy = self._insecure or self._new or self._listeners.listen_again is not None
     if untidy:
       timeout = self._seconds_left(timeout)
     self._waits = True  # Before the look at what is posted, so that none is missed.
@@ -202,11 +198,8 @@ class SocketServer:
     else:
       self.send(connection, codec.pack(*values))
 
-  def drop(self, connection: Connection) -> None:
+  def drop(self, connection: MessageSocket) -> None:
     """Unregisters and closes a connection. Only the polling thread may call it."""
-    if isinstance(connection, InProcessConnection):
-      connection.close()
-      return
     self._selector.unregister(connection)
     self._insecure.pop(connection, None)
     self._new.pop(connection, None)
@@ -218,6 +211,7 @@ class SocketServer:
       connection.close()
     for key in list((self._selector.get_map() or {}).values()):
       key.fileobj.close()  # type: ignore[union-attr]
+    self._listeners.close()
     self._waker.close()
     self._selector.close()
 
@@ -252,29 +246,22 @@ class SocketServer:
     except PermissionError as error:
       self._refuse('this machine', str(error))
     except OSError as error:  # None waits any more, or the peer has disconnected.
-      if error.errno in sockets.NO_MORE and self._listens_again is None:
-        self._pause(error)
+      if self._listeners.rest(error) and not self._warned:
+        logging.warning(
+          'new connections must wait until one ends (%s; this process may have %d files and '
+          'connections open): raise the limit (ulimit -n), or use fewer actors.',
+          error.strerror,
+          open_files.limit(),
+        )
+        self._warned = True
 
   def _refuse(self, name: str, why: str) -> None:
     self._refusals.warn(why, f'refused a connection of an actor from {name}: {why}')
 
-  def _pause(self, error: OSError) -> None:
-    """Stops accepting connections for `_PAUSE_SECONDS`."""
-    for listener in self._listeners:
-      self._selector.unregister(listener)
-    self._listens_again = time.monotonic() + _PAUSE_SECONDS
-    if not self._warned:
-      logging.warning(
-        'new connections must wait until one ends (%s; this process may have %d files and '
-        'connections open): raise the limit (ulimit -n), or use fewer actors.',
-        error.strerror,
-        open_files.limit(),
-      )
-      self._warned = True
-
   def _seconds_left(self, timeout: float | None) -> float:
     """Returns `timeout`, or less if `_tidy` is due earlier."""
-    ends = [] if self._listens_again is None else [self._listens_again]
+    again = self._listeners.listen_again
+    ends = [] if again is None else [again]
     ends += [next(iter(self._new.values()))] if self._new else []
     ends += [next(iter(self._insecure.values()))[1]] if self._insecure else []
     left = max(0.0, min(ends) - time.monotonic())
@@ -288,10 +275,7 @@ class SocketServer:
       self.drop(first[0])
     while self._new and next(iter(self._new.values())) <= now:
       self.drop(next(iter(self._new)))
-    if self._listens_again is not None and self._listens_again <= now:
-      self._listens_again = None
-      for listener in self._listeners:
-        self._selector.register(listener, _READ)
+    self._listeners.end_rest_if_due()
 
   def _add(self, stream: socket.socket) -> MessageSocket:
     max_shared_bytes = self._max_bytes if self._shared_memory else 0

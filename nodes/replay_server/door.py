@@ -27,8 +27,6 @@ from nodes.runtime.replay_socket import HAND_OVER
 # many others have come after it.
 _KNOCK_SECONDS = 10.0
 _MOST_KNOCKS = 512
-# Without a descriptor for another client, those that are in go on, and the next one waits.
-_REST_SECONDS = 1.0
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -47,8 +45,8 @@ class Door:
     self._context = context
     # The data of a socket is a function of the socket and its events.
     self._selector = selectors.DefaultSelector()
-    self._listeners = tuple(listeners)
-    self._listen()
+    # Without a descriptor for another client, those that are in go on, and the next one waits.
+    self._listeners = sockets.Listeners(self._selector, listeners, self._accept)
     self._knocks: dict[Stream, tuple[float, str]] = {}  # Their deadlines and names, oldest first.
     self._ready: set[relay.Relay] = set()
     self._block = memoryview(bytearray(relay.BLOCK_BYTES))
@@ -60,8 +58,7 @@ class Door:
     while True:
       for key, events in self._selector.select(self._timeout()):
         key.data(key.fileobj, events)
-      if self._listens_again is not None and time.monotonic() >= self._listens_again:
-        self._listen()
+      self._listeners.end_rest_if_due()
       ready, self._ready = self._ready, set()
       for between in ready:
         self._move(between)
@@ -70,15 +67,9 @@ class Door:
   def _timeout(self) -> float | None:
     if self._ready:
       return 0
-    deadlines = [deadline for deadline, _ in list(self._knocks.values())[:1]]
-    if self._listens_again is not None:
-      deadlines.append(self._listens_again)
-    return max(min(deadlines) - time.monotonic(), 0) if deadlines else None
-
-  def _listen(self) -> None:
-    for listener in self._listeners:
-      self._selector.register(listener, _READ, self._accept)
-    self._listens_again: float | None = None
+    knock, _ = next(iter(self._knocks.values()), (None, ''))
+    due = [when for when in (knock, self._listeners.listen_again) if when is not None]
+    return max(min(due) - time.monotonic(), 0) if due else None
 
   def _accept(self, listener: socket.socket, _: int) -> None:
     try:
@@ -90,10 +81,7 @@ class Door:
       return
     except OSError as error:
       self._log.warn('accept', f'replay can accept no connection: {error}')
-      if error.errno in sockets.NO_MORE and self._listens_again is None:
-        for each in self._listeners:
-          self._selector.unregister(each)
-        self._listens_again = time.monotonic() + _REST_SECONDS
+      self._listeners.rest(error)
       return
     stream: Stream = raw
     if self._context and raw.family != socket.AF_UNIX:

@@ -67,10 +67,9 @@ class InferenceConfig(ActorsConfig):
 
   def _best_env_groups(self) -> int:
     # A second group keeps an actor busy while the first waits for its actions, and costs a message more.
-    alone = (
-      self.acting.actors_as_threads or self.run.env.partition(':')[0] in registry.quick_families()
-    )
-    return 1 if alone or self.acting.envs_per_actor % 2 else 2
+    quick = self.run.env.partition(':')[0] in registry.quick_families()
+    alone = quick or self.acting.actors_as_threads or self.acting.envs_per_actor % 2
+    return 1 if alone else 2
 
   def _check(self) -> None:
     acting, inference = self.acting, self.inference

@@ -96,7 +96,7 @@ VTRACE_CONTINUOUS = VTRACE_SMALL | {
   'learning_rate': 1e-3,
   'max_gradient_norm': 0.5,
 }
-# With the higher rate two of three seeds fall for good.
+# At a rate of 1e-3 two of three seeds lose what they have learned.
 VTRACE_HOPPER = VTRACE_CONTINUOUS | {'learning_rate': 3e-4}
 # V-trace's on LunarLander: the horizon of PPO's, few environments, so that unrolls are fresh, and many
 # small batches. The horizon alone, and small batches alone, did not land.

@@ -162,7 +162,7 @@ def test_environments_that_hang_are_noticed_where_failures_are(start_counting, m
   setattr(Hanging, where, Hanging.hang)
   monkeypatch.setattr(watchdog, 'LIMIT_SECONDS', 0.0)
   server, _ = start_counting(lambda num_envs, seed: Hanging([9] * num_envs))
-  with pytest.raises(TimeoutError, match='the environments of actor/0 has taken longer'):
+  with pytest.raises(TimeoutError, match='making or stepping the environments of actor/0 has'):
     wait_until(lambda: False, server.check)
   resumed.set()
 

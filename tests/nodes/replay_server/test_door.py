@@ -227,9 +227,8 @@ def test_without_a_descriptor_for_another_client_the_others_are_served(echo, roo
   try:
     assert process.stdout.readline() == 'open\n'
     with over_tcp(port) as first:
-      assert (
-        echoed(first, b'first') == b'first'
-      )  # With two descriptors, to the client and to Reverb.
+      # It takes two descriptors, to the client and to Reverb.
+      assert echoed(first, b'first') == b'first'
       with over_tcp(port) as second:
         second.sendall(b's')
         if room == 3:
