@@ -6,8 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from agents.options import option
+from agents.q_learning.values import select
 from agents.r2d2.agent import R2D2
-from agents.r2d2.targets import h, h_inverse, n_step_returns, select
+from agents.returns import n_step_returns
+from agents.value_rescaling import h, h_inverse
 
 
 class Munchausen(R2D2):

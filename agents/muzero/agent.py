@@ -24,7 +24,7 @@ from agents.muzero.targets import Targets, make_targets, n_step_values, windows
 from agents.networks.frame_stack import stack_frames
 from agents.networks.torsos import check_variables
 from agents.optimizers import Optimizer
-from agents.r2d2.loss import importance_weights
+from agents.priorities import importance_weights
 from agents.turns import TurnActions
 from agents.types import FIRST, Array, Nest, Timestep, Unroll
 

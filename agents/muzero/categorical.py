@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from agents.muzero.config import MuZeroConfig
-from agents.r2d2.targets import h, h_inverse
 from agents.types import Array
+from agents.value_rescaling import h, h_inverse
 
 
 def two_hot(config: MuZeroConfig, x: Array) -> Array:

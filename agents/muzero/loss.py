@@ -15,7 +15,7 @@ from agents.muzero.categorical import expectation, two_hot
 from agents.muzero.config import MuZeroConfig
 from agents.muzero.model import Model
 from agents.muzero.targets import Targets
-from agents.r2d2.loss import unroll_priorities
+from agents.priorities import unroll_priorities
 from agents.types import Array, Nest
 
 

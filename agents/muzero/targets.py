@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from agents import masked
 from agents.muzero.config import MuZeroConfig
-from agents.r2d2.targets import n_step_returns
+from agents.returns import n_step_returns
 from agents.types import LAST, Array, Timestep
 
 

@@ -20,7 +20,7 @@ from agents.optimizers import Optimizer
 from agents.pqn.config import PQNConfig
 from agents.pqn.targets import lambda_returns
 from agents.q_learning.agent import QLearning
-from agents.r2d2.targets import select
+from agents.q_learning.values import select
 from agents.rewards import scaled_rewards
 from agents.spaces import check_actions
 from agents.types import Array, Nest, Timestep, Unroll

@@ -15,10 +15,11 @@ from agents.axes import swapped
 from agents.metrics import policy_lag
 from agents.networks.recurrent import RecurrentNetwork
 from agents.optimizers import Optimizer
+from agents.priorities import importance_weights
 from agents.q_learning.agent import QLearning
 from agents.r2d2 import loss as losses
 from agents.r2d2.config import R2D2Config
-from agents.r2d2.loss import importance_weights, n_step_targets
+from agents.r2d2.loss import n_step_targets
 from agents.r2d2.network import DuelingHead
 from agents.spaces import check_actions
 from agents.types import Array, Nest, Timestep, Unroll

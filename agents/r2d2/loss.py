@@ -1,4 +1,4 @@
-"""The R2D2 loss, priorities and importance weights (Kapturowski et al. 2019, section 2.3)."""
+"""The R2D2 loss and priorities (Kapturowski et al. 2019, section 2.3)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from agents import masked
+from agents.priorities import unroll_priorities
+from agents.q_learning.values import select
 from agents.r2d2.config import R2D2Config
-from agents.r2d2.targets import double_q_targets, select
+from agents.r2d2.targets import double_q_targets
 from agents.types import Array, Timestep
 
 # Makes targets, `[U, B]`, of q_online, q_target, action, timestep and valid.
@@ -125,35 +127,3 @@ def r2d2_loss(
     'importance_weight_min': jnp.min(weights),
   }
   return loss, jax.lax.stop_gradient((priority, metrics))
-
-
-def unroll_priorities(td_errors: Array, valid: Array, *, eta: float, floor: float) -> Array:
-  """Returns eta max_t |delta_t| + (1 - eta) mean_t |delta_t| (R2D2, section 2.3), `[B]`.
-
-  Args:
-    td_errors: `[U, B]`, delta.
-    valid: bool `[U, B]`; max and mean exclude transitions where it is false.
-    eta: in [0, 1].
-    floor: lower bound on the result.
-  """
-  absolute = jnp.where(valid, jnp.abs(td_errors), 0.0)
-  mean = jnp.sum(absolute, axis=0) / jnp.maximum(jnp.sum(valid, axis=0), 1)
-  return jnp.maximum(eta * jnp.max(absolute, axis=0) + (1.0 - eta) * mean, floor)
-
-
-def importance_weights(probabilities: Array | None, exponent: float, batch_size: int) -> Array:
-  """Returns (1 / (N P_i))^exponent over the largest in the batch (Schaul et al. 2016, section 3.4).
-
-  The size N of the replay cancels. The maximum is over the whole batch, also if it is sharded.
-
-  Args:
-    probabilities: float32 `[B]`, P, above 0; None for equal ones.
-    exponent: beta in [0, 1].
-    batch_size: B.
-
-  Returns:
-    float32 `[B]` in (0, 1].
-  """
-  if probabilities is None:
-    return jnp.ones(batch_size, jnp.float32)
-  return (jnp.min(probabilities) / probabilities) ** exponent

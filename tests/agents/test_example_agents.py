@@ -11,8 +11,8 @@ from agents.anakin.environments.catch import Catch
 from agents.anakin.evaluation import Evaluation
 from agents.anakin.limits import RingSizes
 from agents.anakin.loop import AnakinLoop
-from agents.r2d2.targets import h, h_inverse
 from agents.types import FIRST, LAST, MID, Timestep
+from agents.value_rescaling import h, h_inverse
 from examples.kl_penalty import KLPenalty
 from examples.munchausen import Munchausen
 from tests.agents.recording import ACTION_SPEC, OBSERVATION_SPEC, make_unrolls

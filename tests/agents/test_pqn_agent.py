@@ -12,7 +12,7 @@ import pytest
 from agents.axes import swapped
 from agents.pqn.agent import PQN
 from agents.pqn.config import PQNConfig
-from agents.r2d2.targets import select
+from agents.q_learning.values import select
 from agents.types import LAST
 from nodes.inference.layout import layout
 from nodes.inference.slots import assign

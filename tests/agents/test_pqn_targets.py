@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agents.pqn.targets import lambda_returns
-from agents.r2d2.targets import n_step_returns
+from agents.returns import n_step_returns
 from agents.types import FIRST, LAST, MID
 from tests.agents.precision import enable_x64
 from tests.agents.recording import random_rows

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agents.priorities import importance_weights, unroll_priorities
 from agents.r2d2 import loss as losses
 from agents.r2d2.config import R2D2Config
-from agents.r2d2.loss import importance_weights, unroll_priorities
 from agents.types import FIRST, LAST, MID, Timestep
 from tests.agents import r2d2_definition
 from tests.agents.delta_q import delta_q
