@@ -9,43 +9,79 @@ device holds whole groups. The minibatches do not depend on the number of device
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from agents import counters
+from agents.axes import swapped
+from agents.minibatches_config import MinibatchesConfig
+from agents.networks.recurrent import RecurrentNetwork
 from agents.optimizers import Optimizer
 from agents.types import Array, Nest
 
 # A NamedTuple: `N` samples of `L` consecutive rows each, `[N, L, ...]`. Its `core_state` is that before
-# the first row, `[N, ...]` per leaf. A sample is an unroll without its bootstrap row, or a single
-# transition with L = 1.
+# the first row, `[N, ...]` per leaf, and its `timestep` what the network saw. A sample is an unroll
+# without its bootstrap row, or a single transition with L = 1.
 Samples = Any
 
 
-def descend(
-  loss: Callable[[Nest, Samples], tuple[Array, dict[str, Array]]],
-  optimizer: Optimizer,
-  weights: Nest,
-  opt_state: optax.OptState,
-  samples: Samples,
-  orders: Array,
-) -> tuple[Nest, optax.OptState, dict[str, Array]]:
-  """Takes a gradient step for each minibatch.
+class MinibatchState(NamedTuple):
+  """The learner state of an agent that learns from minibatches."""
+
+  params: Nest
+  opt_state: optax.OptState
+  learner_steps: Array  # int32 `[]`, updates done.
+  key: Array  # uint32 `[...]`, data of the PRNG key of all permutations; it never changes.
+
+
+def make_samples(
+  rows: Samples, core_state: Nest, network: RecurrentNetwork, *, whole_unrolls: bool
+) -> Samples:
+  """Returns the samples of a batch of unrolls.
 
   Args:
+    rows: `[T, B, ...]`, without the bootstrap row; their `core_state` is not used.
+    core_state: before the first row, `[B, ...]` per leaf.
+    network: has no core, unless `whole_unrolls`.
+    whole_unrolls: whether a sample is an unroll, as a core needs. Otherwise it is one transition.
+  """
+  if whole_unrolls:
+    return swapped(rows._replace(core_state=None))._replace(core_state=core_state)
+  of_rows = network.core_state_of_rows(core_state, rows.timestep)
+  samples = swapped(rows._replace(core_state=of_rows))
+  single = jax.tree.map(lambda x: x.reshape(-1, 1, *x.shape[2:]), samples)
+  return single._replace(core_state=jax.tree.map(lambda x: x[:, 0], single.core_state))
+
+
+def learn(
+  config: MinibatchesConfig,
+  loss: Callable[[Nest, Samples], tuple[Array, dict[str, Array]]],
+  optimizer: Optimizer,
+  state: MinibatchState,
+  weights: Nest,
+  samples: Samples,
+) -> tuple[Nest, optax.OptState, dict[str, Array]]:
+  """Takes the gradient steps of one learner step: each pass has every sample in one minibatch.
+
+  Equal states and samples give equal minibatches.
+
+  Args:
+    config: how many passes, in how many minibatches.
     loss: takes weights and a minibatch, and returns the loss and metrics.
     optimizer: takes the steps.
-    weights: before the first step.
-    opt_state: the state of the optimizer before it.
+    state: before the update; its `params` are not used.
+    weights: those of its parameters that are trained.
     samples: of the batch.
-    orders: what the function `orders` returned.
 
   Returns:
-    The weights and the state of the optimizer after the last step, and the means over the steps of the
-    metrics of the loss and of `grad_norm`, that of the gradients before clipping.
+    The weights and the state of the optimizer after the last step, and metrics. Those of the loss and
+    `grad_norm`, of the gradients before clipping, are means over the steps. `gradient_steps` counts
+    those of the run, and `learning_rate` is that of the first step.
   """
+  key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.learner_steps)
 
   def step(
     carry: tuple[Nest, optax.OptState], order: Array
@@ -55,18 +91,18 @@ def descend(
     weights, opt_state, metrics['grad_norm'] = optimizer.step(gradients, opt_state, weights)
     return (weights, opt_state), metrics
 
-  (weights, opt_state), metrics = jax.lax.scan(step, (weights, opt_state), orders)
-  return weights, opt_state, jax.tree.map(jnp.mean, metrics)
-
-
-def of_transitions(samples: Samples) -> Samples:
-  """Returns samples `[N, L, ...]` as `[N * L, 1, ...]`.
-
-  Args:
-    samples: with core states before each row, `[N, L, ...]` per leaf; theirs become `[N * L, ...]`.
-  """
-  single = jax.tree.map(lambda x: x.reshape(-1, 1, *x.shape[2:]), samples)
-  return single._replace(core_state=jax.tree.map(lambda x: x[:, 0], single.core_state))
+  (weights, opt_state), of_steps = jax.lax.scan(
+    step,
+    (weights, state.opt_state),
+    orders(key, config.num_epochs, samples.valid.shape[0], config.num_minibatches),
+  )
+  updates = counters.saturated(state.learner_steps + 1).astype(jnp.float32)
+  metrics = {
+    **jax.tree.map(jnp.mean, of_steps),
+    'gradient_steps': updates * config.gradient_steps_per_update,
+    'learning_rate': optimizer.learning_rate(state.learner_steps),
+  }
+  return weights, opt_state, metrics
 
 
 def orders(key: Array, num_epochs: int, num_samples: int, num_minibatches: int) -> Array:

@@ -7,30 +7,21 @@ from typing import NamedTuple
 import dm_env.specs
 import jax
 import jax.numpy as jnp
-import optax
 
-from agents import counters, masked, minibatches
+from agents import masked, minibatches
 from agents.actor_critic import normalization
 from agents.actor_critic.agent import ActorCritic
 from agents.actor_critic.head import PolicyValue
 from agents.agent import UpdateOutput
 from agents.axes import swapped
 from agents.metrics import mean_rho, policy_lag
+from agents.minibatches import MinibatchState
 from agents.ppo.config import PPOConfig
 from agents.ppo.loss import explained_variance, ppo_loss
 from agents.ppo.targets import generalized_advantages
 from agents.rewards import scaled_rewards
 from agents.types import Array, Nest, Timestep, Unroll
 from agents.vtrace.targets import Targets
-
-
-class PPOState(NamedTuple):
-  """The learner state of PPO."""
-
-  params: Nest
-  opt_state: optax.OptState
-  learner_steps: Array  # int32 `[]`, updates done.
-  key: Array  # uint32 `[...]`, data of the PRNG key of all permutations; it never changes.
 
 
 class Samples(NamedTuple):
@@ -67,18 +58,17 @@ class PPO(ActorCritic):
     observation_spec: Nest,
     action_spec: dm_env.specs.Array,
   ) -> None:
-    self._gradient_steps = config.gradient_steps_per_update
-    super().__init__(config, observation_spec, action_spec, self._gradient_steps)
+    super().__init__(config, observation_spec, action_spec, config.gradient_steps_per_update)
     self._config: PPOConfig = config
 
-  def init(self, key: Array) -> PPOState:
+  def init(self, key: Array) -> MinibatchState:
     """Returns a new learner state."""
     params_key, key = jax.random.split(key)
     params, opt_state = self._init_params(params_key)
-    return PPOState(params, opt_state, jnp.zeros((), jnp.int32), jax.random.key_data(key))
+    return MinibatchState(params, opt_state, jnp.zeros((), jnp.int32), jax.random.key_data(key))
 
   def update(
-    self, state: PPOState, unrolls: Unroll, probabilities: Array | None = None
+    self, state: MinibatchState, unrolls: Unroll, probabilities: Array | None = None
   ) -> UpdateOutput:
     """Does one learner step.
 
@@ -101,28 +91,20 @@ class PPO(ActorCritic):
     # Targets and advantages stay those of the parameters before the update: the clipped ratio bounds how
     # far all gradient steps together move from the policy that they were estimated for.
     samples, metrics = self._samples(weights | used, unrolls)
-    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.learner_steps)
-    orders = minibatches.orders(
-      key, self._config.num_epochs, samples.valid.shape[0], self._config.num_minibatches
-    )
 
     def loss(weights: Nest, minibatch: Samples) -> tuple[Array, dict[str, Array]]:
       return self.loss(weights | used, minibatch)  # The statistics have no gradient.
 
-    weights, opt_state, of_steps = minibatches.descend(
-      loss, self._optimizer, weights, state.opt_state, samples, orders
+    weights, opt_state, of_steps = minibatches.learn(
+      self._config, loss, self._optimizer, state, weights, samples
     )
-    learner_steps = state.learner_steps + 1
     metrics = {
       **of_steps,
       **metrics,
       **normalization.metrics(used),
-      'gradient_steps': counters.saturated(learner_steps).astype(jnp.float32)
-      * self._gradient_steps,
-      'learning_rate': self._optimizer.learning_rate(state.learner_steps),
       **policy_lag(state.learner_steps, unrolls.policy_version),
     }
-    state = PPOState(weights | after, opt_state, learner_steps, state.key)
+    state = MinibatchState(weights | after, opt_state, state.learner_steps + 1, state.key)
     return UpdateOutput(state, None, metrics)
 
   def _samples(self, params: Nest, unrolls: Unroll) -> tuple[Samples, dict[str, Array]]:
@@ -157,10 +139,8 @@ class PPO(ActorCritic):
       core_state=None,
     )
     core_state = normalization.without_return(unrolls.core_state)
-    if config.minibatch_of == 'unrolls':
-      return swapped(samples)._replace(core_state=core_state), metrics
-    samples = samples._replace(core_state=self.network.core_state_of_rows(core_state, timestep))
-    return minibatches.of_transitions(swapped(samples)), metrics
+    whole = config.minibatch_of == 'unrolls'
+    return minibatches.make_samples(samples, core_state, self.network, whole_unrolls=whole), metrics
 
   def targets(self, values: Array, rhos: Array, timestep: Timestep, valid: Array) -> Targets:
     """Returns targets of values, and generalized advantages, `[T, B]`. See the base class."""

@@ -8,12 +8,12 @@ import dm_env.specs
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import optax
 
-from agents import action_mask, counters, masked, minibatches
+from agents import action_mask, masked, minibatches
 from agents.agent import UpdateOutput
 from agents.axes import swapped
 from agents.metrics import policy_lag
+from agents.minibatches import MinibatchState
 from agents.networks.recurrent import RecurrentNetwork
 from agents.networks.torsos import output_init
 from agents.optimizers import Optimizer
@@ -24,15 +24,6 @@ from agents.q_learning.values import select
 from agents.rewards import scaled_rewards
 from agents.spaces import check_actions
 from agents.types import Array, Nest, Timestep, Unroll
-
-
-class PQNState(NamedTuple):
-  """The learner state of PQN."""
-
-  params: Nest
-  opt_state: optax.OptState
-  learner_steps: Array  # int32 `[]`, updates done.
-  key: Array  # uint32 `[...]`, data of the PRNG key of all permutations; it never changes.
 
 
 class Samples(NamedTuple):
@@ -100,12 +91,12 @@ class PQN(QLearning):
     self._config = config
     self._optimizer = Optimizer(config, config.gradient_steps_per_update)
 
-  def init(self, key: Array) -> PQNState:
+  def init(self, key: Array) -> MinibatchState:
     """Returns a new learner state."""
     params_key, key = jax.random.split(key)
     params = self.network.init(params_key)
     opt_state = self._optimizer.init(params)
-    return PQNState(params, opt_state, jnp.zeros((), jnp.int32), jax.random.key_data(key))
+    return MinibatchState(params, opt_state, jnp.zeros((), jnp.int32), jax.random.key_data(key))
 
   def targets(self, q_values: Array, action: Array, timestep: Timestep, valid: Array) -> Array:
     """Returns what Q of the actions taken learns, `[T, B]`.
@@ -156,7 +147,7 @@ class PQN(QLearning):
     return loss, jax.lax.stop_gradient(metrics)
 
   def update(
-    self, state: PQNState, unrolls: Unroll, probabilities: Array | None = None
+    self, state: MinibatchState, unrolls: Unroll, probabilities: Array | None = None
   ) -> UpdateOutput:
     """Does one learner step.
 
@@ -173,26 +164,18 @@ class PQN(QLearning):
       `policy_lag_mean` and `policy_lag_max` are as in V-trace.
     """
     del probabilities
-    config = self._config
     # Returns stay those of the parameters before the update: what Q moves towards does not move with it.
     samples, metrics = self._samples(state.params, unrolls)
-    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.learner_steps)
-    orders = minibatches.orders(
-      key, config.num_epochs, samples.valid.shape[0], config.num_minibatches
+    params, opt_state, of_steps = minibatches.learn(
+      self._config, self.loss, self._optimizer, state, state.params, samples
     )
-    params, opt_state, of_steps = minibatches.descend(
-      self.loss, self._optimizer, state.params, state.opt_state, samples, orders
-    )
-    learner_steps = state.learner_steps + 1
     metrics = {
       **of_steps,
       **metrics,
-      'gradient_steps': counters.saturated(learner_steps).astype(jnp.float32)
-      * config.gradient_steps_per_update,
-      'learning_rate': self._optimizer.learning_rate(state.learner_steps),
       **policy_lag(state.learner_steps, unrolls.policy_version),
     }
-    return UpdateOutput(PQNState(params, opt_state, learner_steps, state.key), None, metrics)
+    state = MinibatchState(params, opt_state, state.learner_steps + 1, state.key)
+    return UpdateOutput(state, None, metrics)
 
   def _samples(self, params: Nest, unrolls: Unroll) -> tuple[Samples, dict[str, Array]]:
     """Returns the samples of a batch, and metrics of the parameters before the update."""
@@ -203,7 +186,7 @@ class PQN(QLearning):
     metrics = {'target_value': masked.mean(target, valid)}
     timestep, action = jax.tree.map(lambda x: x[:-1], (timestep, action))
     samples = Samples(timestep, action, valid, target, core_state=None)
-    if self._config.minibatches_of_unrolls:
-      return swapped(samples)._replace(core_state=unrolls.core_state), metrics
-    core_state = self.network.core_state_of_rows(unrolls.core_state, timestep)
-    return minibatches.of_transitions(swapped(samples._replace(core_state=core_state))), metrics
+    whole = self._config.minibatches_of_unrolls
+    return minibatches.make_samples(
+      samples, unrolls.core_state, self.network, whole_unrolls=whole
+    ), metrics

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from agents import minibatches
+from agents.axes import swapped
 from agents.ppo.agent import Samples
 
 EPOCHS, SAMPLES, MINIBATCHES = 3, 24, 4
@@ -62,14 +63,26 @@ def test_all_of_a_sample_is_taken_together():
     np.testing.assert_array_equal(leaf, np.tile(number[:, None], 2))
 
 
-def test_transitions_are_the_rows_of_unrolls_one_by_one():
-  rows = jnp.arange(SAMPLES * 2).reshape(SAMPLES, 2)
-  observation = jnp.stack([rows, rows], axis=-1)
-  samples = Samples(observation, *[rows] * 7, core_state={'frames': observation})
-  single = minibatches.of_transitions(samples)
-  np.testing.assert_array_equal(single.advantage, np.arange(SAMPLES * 2)[:, None])
-  assert single.timestep.shape == (SAMPLES * 2, 1, 2)
-  np.testing.assert_array_equal(single.core_state['frames'], single.timestep[:, 0])
+class FramesOfRows:
+  """A network whose core state before a row is its observation."""
+
+  def core_state_of_rows(self, core_state, timestep):
+    del core_state
+    return {'frames': timestep}
+
+
+@pytest.mark.parametrize('whole', [False, True])
+def test_samples_are_unrolls_or_their_rows_one_by_one(whole):
+  unrolls = jnp.arange(SAMPLES * 2).reshape(SAMPLES, 2)
+  observation = jnp.stack([unrolls, unrolls], axis=-1)
+  rows = swapped(Samples(observation, *[unrolls] * 7, core_state=None))
+  samples = minibatches.make_samples(
+    rows, {'frames': observation[:, 0]}, FramesOfRows(), whole_unrolls=whole
+  )
+  expected = unrolls if whole else unrolls.reshape(-1, 1)
+  np.testing.assert_array_equal(samples.advantage, expected)
+  assert samples.timestep.shape == (*expected.shape, 2)
+  np.testing.assert_array_equal(samples.core_state['frames'], samples.timestep[:, 0])
 
 
 def test_a_batch_that_does_not_divide_is_rejected():
