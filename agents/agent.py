@@ -58,6 +58,13 @@ class Agent(abc.ABC):
   unroll_period: int
   evaluation_exploration: float = 0.0
 
+  def for_loops(self) -> Agent:
+    """Returns the agent for use within a loop, such as `jax.lax.scan`, as Anakin runs it.
+
+    Parameters and results are the same, except for rounding; only the speed may differ.
+    """
+    return self
+
   @abc.abstractmethod
   def init(self, key: Array) -> LearnerState:
     """Returns a new learner state, after no learner step."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import copy
+from typing import Self
 
 from agents.agent import ActOutput, Agent
 from agents.networks.recurrent import RecurrentNetwork
@@ -17,6 +19,12 @@ class NetworkAgent(Agent):
   """
 
   network: RecurrentNetwork
+
+  def for_loops(self) -> Self:
+    """Returns the agent with a network for loops; see the base class."""
+    agent = copy.copy(self)
+    agent.network = self.network.for_loops()
+    return agent
 
   def initial_core_state(self, batch_size: int) -> Nest:
     """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf.

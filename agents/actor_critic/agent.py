@@ -83,12 +83,8 @@ class PolicyAgent(NetworkAgent):
     head = PolicyValueHead(
       self.distribution.num_logits, self.distribution.num_free, twins, config.init
     )
-
-    def network(looped: bool) -> RecurrentNetwork:
-      parts = config, observation_spec, action_spec, head
-      return RecurrentNetwork(*parts, twins=twins, looped=looped)
-
-    self.network, self.looped_network = network(False), network(True)
+    self.network = RecurrentNetwork(config, observation_spec, action_spec, head, twins=twins)
+    self.looped_network = self.network.for_loops()
     self._optimizer = Optimizer(config, gradient_steps)
 
   def exploration(self, num_environments: int) -> np.ndarray:

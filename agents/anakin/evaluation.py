@@ -49,7 +49,7 @@ class Evaluation:
       max_episode_steps: after which an episode counts with its return so far. The environment cannot
         begin another one then, so its later episodes do not count. 0 for no limit.
     """
-    self._agent = agent
+    self._agent = agent.for_loops()
     self._environment = environment
     self._num_envs = num_envs
     self._episodes_each = episodes_each

@@ -90,6 +90,7 @@ class AnakinLoop:
     self.mesh = Mesh(np.asarray(devices), ('data',))
     if rings:
       rings.check(num_envs, len(devices), updates_per_call)
+    agent = agent.for_loops()
     self._learning: Learning = (
       ReplayLearning(agent, rings, self.mesh) if rings else OnPolicyLearning(agent)
     )

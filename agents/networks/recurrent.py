@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import dm_env.specs
 import flax.linen as nn
 import jax
@@ -96,6 +98,9 @@ class RecurrentNetwork:
       looped: whether `unroll` and `step` run within a loop, such as `jax.lax.scan`. Parameters and
         results are the same, except for rounding.
     """
+    self._make_looped = functools.partial(
+      RecurrentNetwork, config, observation_spec, action_spec, head, twins=twins, looped=True
+    )
     self._legal = LegalActions(observation_spec, action_spec)
     self._config = config
     self._observation_spec = spaces.seen(observation_spec)
@@ -107,6 +112,10 @@ class RecurrentNetwork:
       core=cores.make(config),
       head=head,
     )
+
+  def for_loops(self) -> RecurrentNetwork:
+    """Returns the same network, with the same parameters, for use within a loop (`looped`)."""
+    return self._make_looped()
 
   def init(self, key: Array) -> Nest:
     """Returns new parameters, a nest of float32 arrays.

@@ -83,9 +83,9 @@ class PQN(QLearning):
     config.validate()
     check_actions(config, action_spec)
     head = ActionValues(action_spec.num_values, config.init)
-    parts = config, observation_spec, action_spec, head
-    super().__init__(config, RecurrentNetwork(*parts), observation_spec, action_spec)
-    self.looped_network = RecurrentNetwork(*parts, looped=True)
+    network = RecurrentNetwork(config, observation_spec, action_spec, head)
+    super().__init__(config, network, observation_spec, action_spec)
+    self.looped_network = self.network.for_loops()
     self.unroll_rows = config.unroll_rows
     self.unroll_period = config.unroll_length
     self._config = config

@@ -239,3 +239,13 @@ def test_an_evaluation_is_greedy_and_the_same_each_time():
   np.testing.assert_array_equal(once.returns, again.returns)
   row = once.streams.row
   np.testing.assert_array_equal(row.action, np.argmax(row.extras['behaviour_logits'], axis=-1))
+
+
+def test_on_cpus_no_gradient_of_a_convolution_is_computed_by_xla_in_the_loop():
+  # XLA takes tens of times longer for it in a loop than outside.
+  config = VTraceConfig(torso='impala', hidden_size=8)
+  loop = make_loop(agent=VTrace(config, CATCH.observation_spec, CATCH.action_spec))
+  program = loop.compile(loop.init(jax.random.key(1)))
+  convolutions = [line for line in program.splitlines() if ' convolution(' in line]
+  assert convolutions
+  assert not [line for line in convolutions if 'transpose(' in line]
