@@ -25,7 +25,6 @@ _PREAMBLE_SECONDS = 10.0  # For the handshake and the preamble of a client, or i
 _HANDSHAKES_AT_ONCE = 8  # Then the other clients have their turn, as each may take a millisecond.
 _STUCK_SECONDS = 10.0  # Without the end of any call, while calls wait for a thread.
 _LAST_REPLIES_SECONDS = 5.0  # For clients to take the last replies of a server that stops.
-_NO_DESCRIPTORS_SECONDS = 0.05  # Between attempts to accept a connection.
 
 
 class Server:
@@ -59,7 +58,7 @@ class Server:
     self._waker = sockets.Waker()
     self._context: ssl.SSLContext | None = None
     self._thread: threading.Thread | None = None
-    self._listeners: list[socket.socket] = []
+    self._listeners: sockets.Listeners | None = None
     self._peers: set[_Peer] = set()
     self._strangers: set[_Peer] = set()  # Those that have not sent a preamble yet.
     self._unsent: collections.deque[_Peer] = collections.deque()  # Those with the rest of a reply.
@@ -110,10 +109,9 @@ class Server:
     if self.has_started:
       raise ValueError('Server already started')
     self._context = tls.server_context()
-    self._listeners = sockets.listen(self._bound or sockets.bind(self._port))
+    listening = sockets.listen(self._bound or sockets.bind(self._port))
+    self._listeners = sockets.Listeners(self._selector, listening)
     self._selector.register(self._waker, selectors.EVENT_READ)
-    for listener in self._listeners:
-      self._selector.register(listener, selectors.EVENT_READ, listener)
     self._thread = threading.Thread(target=self._serve, name='courier-server', daemon=True)
     self._thread.start()
 
@@ -137,15 +135,16 @@ class Server:
 
   def reset(self) -> None:
     """Gives up the port in a forked child, which does not serve."""
-    for listener in self._listeners:
-      listener.close()
+    if self._listeners is not None:
+      self._listeners.close()
     if self._bound is not None:
       self._bound.close()
 
   def _serve(self) -> None:
-    scratch = wire.scratch()
+    scratch, listeners = wire.scratch(), self._listeners
+    assert listeners is not None
     while not self._stopping:
-      watched = self._strangers or self._pool.num_waiting
+      watched = self._strangers or self._pool.num_waiting or listeners.listen_again is not None
       newcomers = []
       for key, ready in self._selector.select(1.0 if watched else None):
         if key.fileobj in self._strangers:
@@ -156,15 +155,19 @@ class Server:
           self._waker.clear()
           while self._unsent:
             self._watch(self._unsent.popleft(), selectors.EVENT_READ | selectors.EVENT_WRITE)
-        else:
-          self._accept(key.data, scratch)
+        elif isinstance(key.fileobj, socket.socket):
+          self._accept(listeners, key.fileobj, scratch)
       for peer, ready in newcomers[:_HANDSHAKES_AT_ONCE]:
         self._exchange(peer, ready)
       if watched:
         self._check()
+      listeners.end_rest_if_due()
+    listeners.close()
     self._finish()
 
-  def _accept(self, listener: socket.socket, scratch: memoryview) -> None:
+  def _accept(
+    self, listeners: sockets.Listeners, listener: socket.socket, scratch: memoryview
+  ) -> None:
     try:
       while True:
         stream, name = sockets.accept(listener)
@@ -179,8 +182,8 @@ class Server:
     except PermissionError as error:
       self._refuse('this machine', str(error))
     except OSError as error:
-      self._warn_once('accept', f'no connection can be accepted: {error}')
-      time.sleep(_NO_DESCRIPTORS_SECONDS)
+      if listeners.rest(error):
+        self._warn_once('accept', f'no connection can be accepted: {error}')
 
   def _exchange(self, peer: _Peer, ready: int) -> None:
     """Receives from and sends to a client; drops it once the connection is lost or unusable."""
@@ -290,9 +293,7 @@ class Server:
       _log.warning('port %d: %s', self._port, text)
 
   def _finish(self) -> None:
-    """Closes the port, and every connection once its last reply is sent."""
-    for listener in self._listeners:
-      listener.close()
+    """Closes every connection once its last reply is sent."""
     for peer in list(self._strangers):
       self._drop(peer)
     self._pool.close()
