@@ -56,7 +56,6 @@ from programs.options.presets import (
   PQN_PONG,
   PQN_SMALL,
   VTRACE_CONTINUOUS,
-  VTRACE_HOPPER,
   VTRACE_LUNAR_LANDER,
   VTRACE_SMALL,
 )
@@ -84,7 +83,6 @@ PRESETS = {
   'gymnasium:LunarLander-v3': VTRACE_LUNAR_LANDER,
   'gymnasium:Pendulum-v1': PENDULUM | {'batch_size': 32},
   **{f'gymnasium:{task}-v5': VTRACE_CONTINUOUS for task in MUJOCO},
-  'gymnasium:Hopper-v5': VTRACE_HOPPER,
   'dm_control': VTRACE_CONTINUOUS,
   'minatar': {'num_steps': 5_000_000},  # As Young and Tian 2019.
   OTHERS: VTRACE_SMALL | {'num_steps': 1_000_000},

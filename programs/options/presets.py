@@ -96,8 +96,6 @@ VTRACE_CONTINUOUS = VTRACE_SMALL | {
   'learning_rate': 5e-4,
   'max_gradient_norm': 0.5,
 }
-# At 5e-4, and more so at 1e-3, some seeds lose what they have learned.
-VTRACE_HOPPER = VTRACE_CONTINUOUS | {'learning_rate': 3e-4}
 # V-trace's on LunarLander: the horizon of PPO's, few environments, so that unrolls are fresh, and many
 # small batches. The horizon alone, and small batches alone, did not land.
 VTRACE_LUNAR_LANDER = VTRACE_SMALL | {
