@@ -5,6 +5,8 @@ python -m benchmarks.peers --env=cartpole --until_return --seconds=300    second
 python -m benchmarks.peers --env=cartpole --best_settings \\
   --scripts=cleanrl=path/to/ppo_atari_envpool_xla_jax_scan.py,stoix=path/to/checkout
 python -m benchmarks.peers --env=atari:Pong
+python -m benchmarks.peers --env=gymnasium:HalfCheetah-v5 --num_actors=2 --envs_per_actor=32 \\
+  --unroll_length=32 --batch_size=16
 python -m benchmarks.peers --env=atari:Pong --torso=impala --scripts=cleanba=path/to/cleanba_impala.py
 
 sebulba, impala   ours, by launch.py, without evaluator
@@ -95,7 +97,7 @@ def check() -> None:
   if _WHEELS.value and not os.path.isdir(_WHEELS.value):
     raise ValueError(f'--wheels={_WHEELS.value} is not a directory.')
   if _UNTIL_RETURN.value and common.make(config_flags.given()).threshold is None:
-    raise ValueError('--until_return is for --env=cartpole; leave it out, Atari takes hours.')
+    raise ValueError('--until_return is for --env=cartpole; leave it out, the others take hours.')
 
 
 def measure(name: str, turn: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.peers import best, settings
 from benchmarks.peers.settings import Settings
-from benchmarks.peers.systems import PEERS
+from benchmarks.peers.systems import PEERS, Peer
 
 # Peers that no package has.
 SCRIPTED = [name for name, peer in PEERS.items() if peer.script and peer.side_by_side]
@@ -49,7 +49,7 @@ def names(
 
 def left_out(chosen: Sequence[str], made: Settings) -> list[str]:
   """Returns the peers of the environment that --scripts could add to the chosen runs."""
-  return [name for name in SCRIPTED if name not in chosen and made.torso in PEERS[name].torsos]
+  return [name for name in SCRIPTED if name not in chosen and _plays(PEERS[name], made)]
 
 
 def _check_script(name: str, path: str) -> None:
@@ -81,6 +81,10 @@ def _check(name: str, made: Settings) -> None:
       f'--env={made.env} with the torso {made.torso} is not for {name}, whose torsos are '
       f'{", ".join(peer.torsos)}; leave {name} out, or change the environment.'
     )
+  if made.continuous and not peer.continuous:
+    raise ValueError(
+      f'--env={made.env} has continuous actions, which the driver of {name} has not; leave it out.'
+    )
   environments = made.num_actors * made.envs_per_actor
   if peer.whole_batches and environments % made.batch_size:
     raise ValueError(
@@ -89,9 +93,13 @@ def _check(name: str, made: Settings) -> None:
     )
 
 
+def _plays(peer: Peer, made: Settings) -> bool:
+  return made.torso in peer.torsos and (peer.continuous or not made.continuous)
+
+
 def _packages(made: Settings) -> list[str]:
   return [
     name
     for name, peer in PEERS.items()
-    if peer.side_by_side and not peer.script and made.torso in peer.torsos
+    if peer.side_by_side and not peer.script and _plays(peer, made)
   ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchmarks.peers import best
-from benchmarks.peers.settings import Settings
+from benchmarks.peers.settings import HALF_CHEETAH, Settings
 
 _EVERYWHERE = {
   'sebulba': (
@@ -98,11 +98,22 @@ _ATARI = {
     "the step after an episode's end, which resets it, is counted, and learned from",
   ),
 }
+# Of `settings.HALF_CHEETAH`.
+_HALF_CHEETAH = {
+  'sebulba': ("Gymnasium's HalfCheetah-v5, one after the other in an actor",),
+  'impala': ("Gymnasium's HalfCheetah-v5, one after the other in an actor",),
+  'sample_factory': ('HalfCheetah-v4, one after the other in a worker',),
+  'pufferlib': (
+    'HalfCheetah-v4, one after the other',
+    'observations are not normalised',
+    'one PyTorch thread, since more take longer for so small a network',
+  ),
+}
 
 
 def lines(systems: Iterable[str], settings: Settings) -> list[str]:
   """Returns a line for each difference of the compared systems, with the system's name first."""
-  by_env = _CARTPOLE if settings.env == 'cartpole' else _ATARI
+  by_env = {'cartpole': _CARTPOLE, HALF_CHEETAH: _HALF_CHEETAH}.get(settings.env, _ATARI)
   return [
     f'{name}: {text}'
     for name in systems

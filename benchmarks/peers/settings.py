@@ -47,6 +47,8 @@ OWN = (
 )
 # The mean return of the last 100 training episodes at which CartPole counts as learned.
 CARTPOLE_RETURN = 400.0
+# A task of MuJoCo, with continuous actions.
+HALF_CHEETAH = 'gymnasium:HalfCheetah-v5'
 # That of our network for images if --hidden_size is left out.
 _HIDDEN_SIZE = 512
 
@@ -56,8 +58,8 @@ class Settings:
   """The common settings; drivers get them as JSON.
 
   Attributes:
-    env: 'cartpole' or 'atari:Pong'.
-    game: the options of our Atari environment that apply to every system, by name; {} on CartPole.
+    env: 'cartpole', 'atari:Pong' or `HALF_CHEETAH`.
+    game: the options of our Atari environment that apply to every system, by name; {} elsewhere.
     torso: 'mlp', 'nature' or 'impala'.
     frame_stack: number of observations stacked for the torso.
     batch_size: unrolls in a batch.
@@ -79,6 +81,9 @@ class Settings:
   max_abs_reward: float
   torso: str
   mlp_sizes: tuple[int, ...]
+  activation: str
+  separate_critic: bool
+  normalize_observations: bool
   hidden_size: int
   frame_stack: int
 
@@ -86,6 +91,11 @@ class Settings:
   def action_repeat(self) -> int:
     """Environment frames per agent decision."""
     return self.game.get('action_repeat', 1)
+
+  @property
+  def continuous(self) -> bool:
+    """Whether actions are continuous."""
+    return self.env == HALF_CHEETAH
 
   @property
   def threshold(self) -> float | None:
@@ -132,16 +142,16 @@ def make(given: Mapping[str, Any]) -> Settings:
       )
   env = given.get('env', 'cartpole')
   family = env.partition(':')[0]
-  if family not in ('cartpole', 'atari'):
+  if family not in ('cartpole', 'atari') and env != HALF_CHEETAH:
     raise ValueError(
-      f'--env={env} is not one that peers are set up for: use cartpole or atari:Pong.'
+      f'--env={env} is not one that peers are set up for: use cartpole, atari:Pong or {HALF_CHEETAH}.'
     )
   by_program = {
     name: configs.make_config(programs.load(name), {'env': env, **options_of(name, given)})
     for name in WITH_ACTORS
   }
   config = by_program['sebulba']
-  torso = {'cartpole': 'mlp', 'atari': 'nature'}[family]
+  torso = 'nature' if family == 'atari' else 'mlp'
   agent = config.agent
   if agent.torso not in ('auto', torso) and (family, agent.torso) != ('atari', 'impala'):
     raise ValueError(

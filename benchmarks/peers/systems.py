@@ -41,6 +41,7 @@ class Peer:
     whole_batches: whether it learns from one unroll of every environment at a time, in batches.
     built: package of the list that is built here; see `virtual.install`.
     ends: whether the driver ends by itself, after `num_steps` and a final evaluation.
+    continuous: whether the driver has continuous actions.
   """
 
   driver: str
@@ -52,18 +53,23 @@ class Peer:
   whole_batches: bool = False
   built: str = ''
   ends: bool = False
+  continuous: bool = False
 
 
 PEERS = {
   'sample_factory': Peer(
-    'sample_factory_driver.py', '3.11', ('sample-factory', 'torch', 'gymnasium', 'ale-py')
+    'sample_factory_driver.py',
+    '3.11',
+    ('sample-factory', 'torch', 'gymnasium', 'ale-py', 'mujoco'),
+    continuous=True,
   ),
   'rllib': Peer('rllib_driver.py', '3.11', ('ray', 'torch', 'gymnasium', 'ale-py')),
   'pufferlib': Peer(
     'pufferlib_driver.py',
     '3.11',
-    ('pufferlib', 'torch', 'gymnasium', 'ale-py'),
+    ('pufferlib', 'torch', 'gymnasium', 'ale-py', 'mujoco'),
     whole_batches=True,
+    continuous=True,
     built='pufferlib',
   ),
   'cleanba': Peer(

@@ -28,6 +28,11 @@ def test_a_package_that_does_not_play_the_game_is_left_out(monkeypatch):
   assert names(env='atari:Pong') == ['sebulba', 'impala', 'sample_factory', 'pufferlib']
 
 
+def test_a_task_with_continuous_actions_is_for_the_peers_that_have_them():
+  assert names(env=settings.HALF_CHEETAH) == ['sebulba', 'impala', 'sample_factory', 'pufferlib']
+  assert choosing.left_out(['impala'], settings.make({'env': settings.HALF_CHEETAH})) == []
+
+
 def test_peers_of_the_environment_that_need_a_copy_are_named():
   assert choosing.left_out(['impala', 'stoix'], settings.make({})) == ['cleanrl']
   pong = settings.make({'env': 'atari:Pong'})
@@ -48,6 +53,7 @@ def test_peers_of_the_environment_that_need_a_copy_are_named():
     ({'scripts': ['cleanrl']}, {'env': 'atari:Pong', 'torso': 'impala'}, '--env=atari:Pong'),
     ({'scripts': ['stoix']}, {'batch_size': 24}, '--batch_size=24 does not divide the 64'),
     ({'best_settings': True}, {'env': 'atari:Pong'}, '--best_settings'),
+    ({'asked': ['rllib']}, {'env': settings.HALF_CHEETAH}, '--env=gymnasium:HalfCheetah-v5 has con'),
   ],
 )
 def test_systems_that_cannot_be_compared_are_rejected_with_a_sentence(arguments, given, said):

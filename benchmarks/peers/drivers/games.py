@@ -31,6 +31,19 @@ class Stacked(gymnasium.ObservationWrapper):
     return self._frames
 
 
+class Float32(gymnasium.ObservationWrapper):
+  """Observations in float32, as networks take them."""
+
+  def __init__(self, env: gymnasium.Env):
+    super().__init__(env)
+    shape = env.observation_space.shape
+    self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, shape, np.float32)
+
+  def observation(self, observation: np.ndarray) -> np.ndarray:
+    """Returns float32 of the same shape."""
+    return observation.astype(np.float32)
+
+
 def make(settings: dict[str, Any]) -> gymnasium.Env:
   """Makes one environment.
 
@@ -39,6 +52,8 @@ def make(settings: dict[str, Any]) -> gymnasium.Env:
   """
   if settings['env'] == 'cartpole':
     return gymnasium.make('CartPole-v1')
+  if settings['env'].startswith('gymnasium:HalfCheetah'):
+    return Float32(gymnasium.wrappers.ClipAction(gymnasium.make('HalfCheetah-v4')))
   # By class, since not every version of Gymnasium knows the names of games.
   import ale_py
   from ale_py.env import AtariEnv

@@ -13,6 +13,7 @@ import math
 import sys
 from typing import Any
 
+import gymnasium
 import pufferlib_envs
 import torch
 from progress import Progress
@@ -23,11 +24,12 @@ from torch import Tensor, nn
 from torch_networks import convolutions
 
 
-def dense(sizes: list[int], observation_size: int) -> nn.Sequential:
+def dense(sizes: list[int], observation_size: int, activation: str) -> nn.Sequential:
   """Returns the layers of our MLP, initialised by PufferLib."""
   layers: list[nn.Module] = []
+  nonlinearity = {'relu': nn.ReLU, 'tanh': nn.Tanh}[activation]
   for before, after in zip([observation_size, *sizes[:-1]], sizes, strict=True):
-    layers += [layer_init(nn.Linear(before, after)), nn.ReLU()]
+    layers += [layer_init(nn.Linear(before, after)), nonlinearity()]
   return nn.Sequential(*layers)
 
 
@@ -46,29 +48,45 @@ class Images(nn.Module):
 
 
 class Policy(nn.Module):
-  """A torso shared by policy and value."""
+  """A torso shared by policy and value, or one of each; discrete or continuous actions."""
 
-  def __init__(self, torso: nn.Module, size: int, num_actions: int):
+  def __init__(
+    self,
+    torsos: list[nn.Module],
+    size: int,
+    actions: gymnasium.spaces.Discrete | gymnasium.spaces.Box,
+  ):
     super().__init__()
-    self._torso = torso
-    self._policy = layer_init(nn.Linear(size, num_actions), std=0.01)
+    self._torsos = nn.ModuleList(torsos)
+    continuous = isinstance(actions, gymnasium.spaces.Box)
+    outputs = math.prod(actions.shape) if continuous else int(actions.n)
+    self._policy = layer_init(nn.Linear(size, outputs), std=0.01)
     self._value = layer_init(nn.Linear(size, 1), std=1.0)
+    self._log_std = nn.Parameter(torch.zeros(1, outputs)) if continuous else None
 
-  def forward(self, observations: Tensor, state: Any = None) -> tuple[Tensor, Tensor]:
-    """Returns logits and values."""
-    embeddings = self._torso(observations)
-    return self._policy(embeddings), self._value(embeddings)
+  def forward(self, observations: Tensor, state: Any = None) -> tuple[Any, Tensor]:
+    """Returns logits, or a normal distribution of continuous actions, and values."""
+    embeddings = [torso(observations) for torso in self._torsos]
+    policy, value = self._policy(embeddings[0]), self._value(embeddings[-1])
+    if self._log_std is None:
+      return policy, value
+    return torch.distributions.Normal(policy, self._log_std.exp().expand_as(policy)), value
 
   forward_eval = forward  # PuffeRL acts by this name.
 
 
-def make_policy(settings: dict[str, Any], shape: tuple[int, ...], num_actions: int) -> Policy:
+def make_policy(
+  settings: dict[str, Any],
+  shape: tuple[int, ...],
+  actions: gymnasium.spaces.Discrete | gymnasium.spaces.Box,
+) -> Policy:
   """Returns the common network for observations of `shape`."""
   if settings['torso'] == 'mlp':
-    sizes = settings['mlp_sizes']
-    return Policy(dense(sizes, shape[0]), sizes[-1], num_actions)
+    sizes, num_torsos = settings['mlp_sizes'], 2 if settings['separate_critic'] else 1
+    torsos = [dense(sizes, shape[0], settings['activation']) for _ in range(num_torsos)]
+    return Policy(torsos, sizes[-1], actions)
   size = settings['hidden_size']
-  return Policy(Images(settings['torso'], size, shape), size, num_actions)
+  return Policy([Images(settings['torso'], size, shape)], size, actions)
 
 
 class Trainer(pufferl.PuffeRL):
@@ -103,8 +121,7 @@ def main() -> None:
   torch.manual_seed(settings['seed'])
   returns: pufferlib_envs.Returns = collections.deque(maxlen=100)
   envs = pufferlib_envs.make(settings, returns)
-  shape, num_actions = envs.single_observation_space.shape, int(envs.single_action_space.n)
-  policy = make_policy(settings, shape, num_actions)
+  policy = make_policy(settings, envs.single_observation_space.shape, envs.single_action_space)
   reporter = Reporter(Progress(settings['started']), returns)
   own = pufferl.load_config('default')['train']
   trainer = Trainer(configuration(settings, own), envs, policy, reporter)

@@ -53,11 +53,12 @@ def arguments(settings: dict[str, Any]) -> dict[str, Any]:
     # Our value loss is half of the squared error.
     'value_loss_coeff': 0.5 * settings['baseline_cost'],
     'reward_clip': settings['max_abs_reward'] or 1e9,
-    'normalize_input': False,
+    'normalize_input': settings['normalize_observations'],
     'normalize_returns': False,
     'use_rnn': False,
-    'nonlinearity': 'relu',
-    'actor_critic_share_weights': True,
+    'nonlinearity': settings['activation'],
+    'actor_critic_share_weights': not settings['separate_critic'],
+    'adaptive_stddev': False,  # Our preset of continuous actions has a deviation of its own too.
     'env_frameskip': 1,  # The environment repeats actions: a step is a decision.
     'stats_avg': 100,
     **torsos[settings['torso']],
