@@ -56,6 +56,7 @@ from programs.options.presets import (
   PQN_PONG,
   PQN_SMALL,
   VTRACE_CONTINUOUS,
+  VTRACE_HALF_CHEETAH,
   VTRACE_LUNAR_LANDER,
   VTRACE_SMALL,
 )
@@ -83,6 +84,7 @@ PRESETS = {
   'gymnasium:LunarLander-v3': VTRACE_LUNAR_LANDER,
   'gymnasium:Pendulum-v1': PENDULUM | {'batch_size': 32},
   **{f'gymnasium:{task}-v5': VTRACE_CONTINUOUS for task in MUJOCO},
+  'gymnasium:HalfCheetah-v5': VTRACE_HALF_CHEETAH,
   'dm_control': VTRACE_CONTINUOUS,
   'minatar': {'num_steps': 5_000_000},  # As Young and Tian 2019.
   OTHERS: VTRACE_SMALL | {'num_steps': 1_000_000},

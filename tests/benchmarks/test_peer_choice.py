@@ -53,7 +53,11 @@ def test_peers_of_the_environment_that_need_a_copy_are_named():
     ({'scripts': ['cleanrl']}, {'env': 'atari:Pong', 'torso': 'impala'}, '--env=atari:Pong'),
     ({'scripts': ['stoix']}, {'batch_size': 24}, '--batch_size=24 does not divide the 64'),
     ({'best_settings': True}, {'env': 'atari:Pong'}, '--best_settings'),
-    ({'asked': ['rllib']}, {'env': settings.HALF_CHEETAH}, '--env=gymnasium:HalfCheetah-v5 has con'),
+    (
+      {'asked': ['rllib']},
+      {'env': settings.HALF_CHEETAH},
+      '--env=gymnasium:HalfCheetah-v5 has con',
+    ),
   ],
 )
 def test_systems_that_cannot_be_compared_are_rejected_with_a_sentence(arguments, given, said):
