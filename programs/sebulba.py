@@ -57,6 +57,7 @@ from programs.options.presets import (
   PQN_SMALL,
   VTRACE_CONTINUOUS,
   VTRACE_HALF_CHEETAH,
+  VTRACE_HOPPER,
   VTRACE_LUNAR_LANDER,
   VTRACE_SMALL,
 )
@@ -85,6 +86,7 @@ PRESETS = {
   'gymnasium:Pendulum-v1': PENDULUM | {'batch_size': 32},
   **{f'gymnasium:{task}-v5': VTRACE_CONTINUOUS for task in MUJOCO},
   'gymnasium:HalfCheetah-v5': VTRACE_HALF_CHEETAH,
+  'gymnasium:Hopper-v5': VTRACE_HOPPER,
   'dm_control': VTRACE_CONTINUOUS,
   'minatar': {'num_steps': 5_000_000},  # As Young and Tian 2019.
   OTHERS: VTRACE_SMALL | {'num_steps': 1_000_000},
