@@ -54,7 +54,7 @@ def launch(
 
   Returns:
     The exit code: 0; 1 if a node failed, with the end of its log on stderr; 130 after Ctrl-C, 143 after
-    SIGTERM, 129 after SIGHUP.
+    SIGTERM, 129 after SIGHUP. `Threads` takes SIGTERM for a call of `lp.stop()`.
 
   Raises:
     TypeError: if an argument has another type.

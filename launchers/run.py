@@ -16,6 +16,8 @@ from rundir import evaluation_gap, files, graph_file, run_directory, run_end
 if TYPE_CHECKING:
   from launchers.engine import Engine, Job
 
+_LAUNCH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'launch.py')
+
 
 def start(engine: Engine, job: Job) -> int:
   """Runs a job to completion, records it in its run directory, and prints its result.
@@ -74,7 +76,9 @@ def record(job: Job) -> None:
     picture.write(os.path.join(job.run_dir, name), job.program, job.placement)
 
 
-def conclude(job: Job, code: int, seconds: float, resumable: bool = True) -> None:
+def conclude(
+  job: Job, code: int, seconds: float, resumable: bool = True, recorded: bool = False
+) -> None:
   """Records the end of a run, and prints its result or the command that resumes it.
 
   Args:
@@ -82,8 +86,10 @@ def conclude(job: Job, code: int, seconds: float, resumable: bool = True) -> Non
     code: its exit code.
     seconds: for which it ran.
     resumable: whether it is for the user to resume the run.
+    recorded: whether the end has been recorded, by a launcher elsewhere.
   """
-  run_end.record_end(job.run_dir, code, seconds)
+  if not recorded:
+    run_end.record_end(job.run_dir, code, seconds)
   if code == 0:
     if done := run_end.result(job.run_dir):
       if note := evaluation_gap.remark(job.run_dir):
@@ -93,14 +99,15 @@ def conclude(job: Job, code: int, seconds: float, resumable: bool = True) -> Non
   if code in stop_requests.EXIT_CODES.values():
     streams.say(f'stopped: seconds={seconds:.1f} run_dir={job.run_dir}', sys.stderr)
   if resumable and job.remake is not None and run_directory.has_checkpoints(job.run_dir):
-    words = [_python(), 'launch.py', f'--resume={job.run_dir}', *job.launch_flags]
+    command = map(_shown, (sys.executable, _LAUNCH))
+    words = [*command, f'--resume={job.run_dir}', *job.launch_flags]
     streams.say(f'to resume: {shlex.join(words)}', sys.stderr)
 
 
-def _python() -> str:
-  """Returns the path of this interpreter, relative if it is below the working directory."""
+def _shown(path: str) -> str:
+  """Returns an absolute path, relative if it is below the working directory."""
   try:
-    relative = os.path.relpath(sys.executable)
+    relative = os.path.relpath(path)
   except FileNotFoundError:  # The working directory has been removed.
-    return sys.executable
-  return sys.executable if relative.startswith(os.pardir) else relative
+    return path
+  return path if relative.startswith(os.pardir) else relative

@@ -36,6 +36,7 @@ class RunCallbacks:
   """Callbacks of a launcher that supervises a program.
 
   Attributes:
+    accepted: called once the program can no longer be refused.
     started: called once every address is bound.
     restarted: called with the name of each node that will be restarted.
     beats: called once a second with the latest heartbeat of each node that has sent one. It is at most
@@ -43,6 +44,7 @@ class RunCallbacks:
     ended: called once every node has exited, before the report of a failure.
   """
 
+  accepted: Callable[[], object] = lambda: None
   started: Callable[[], None] = lambda: None
   restarted: Callable[[str], None] = lambda name: None
   beats: Callable[[Mapping[str, Beat]], None] = lambda beats: None

@@ -38,6 +38,7 @@ def shown(
   run_dir: str,
   node_output: str = FILES,
   running: Callable[[], object] = lambda: None,
+  slurm_job: str = '',
 ) -> Iterator[RunCallbacks]:
   """Shows a program in the terminal while it is supervised, and records it in its run directory.
 
@@ -49,7 +50,9 @@ def shown(
     title: title of the view.
     run_dir: the run directory.
     node_output: FILES; or TERMINAL to show the output of the nodes instead of a live table.
-    running: called again and again while every node that started is supervised.
+    running: called once the program can no longer be refused, and again and again while every node that
+      started is supervised.
+    slurm_job: as in `run_directory.record_launcher`.
 
   Yields:
     The callbacks for the supervision.
@@ -66,7 +69,7 @@ def shown(
   processes = _Processes(run_directory.processes_path(run_dir))
 
   def started() -> None:
-    run_directory.record_launcher(run_dir)
+    run_directory.record_launcher(run_dir, slurm_job)
     follower.start()
     for part in parts:
       part.start()
@@ -85,7 +88,7 @@ def shown(
       part.close()
 
   try:
-    yield RunCallbacks(started, restarted, beats, ended)
+    yield RunCallbacks(running, started, restarted, beats, ended)
   finally:
     run_directory.delete_launcher(run_dir)
     ended()

@@ -303,13 +303,15 @@ def record_restart(path: str, node: str) -> None:
     f.write(f'{time.time():.1f},{node}\n')
 
 
-def record_launcher(path: str) -> None:
-  """Writes `launcher.json`: process id, host and Slurm job of the run's launcher."""
-  me = {
-    'pid': os.getpid(),
-    'host': os.uname().nodename,
-    'slurm_job': os.environ.get('SLURM_JOB_ID', ''),
-  }
+def record_launcher(path: str, slurm_job: str = '') -> None:
+  """Writes `launcher.json`: process id and host of the run's launcher, which is this process.
+
+  Args:
+    path: the run directory.
+    slurm_job: id of the job whose batch script is this process; '' for any other launcher, which signals
+      to a job do not reach.
+  """
+  me = {'pid': os.getpid(), 'host': os.uname().nodename, 'slurm_job': slurm_job}
   with contextlib.suppress(OSError), open(os.path.join(path, _LAUNCHER), 'w') as f:
     json.dump(me, f)
 

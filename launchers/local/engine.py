@@ -90,4 +90,4 @@ class Threads(Local):
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Starts the threads, and waits for them."""
     isolation.warn_of_threads(self.isolate, job.placement)
-    return threads.launch(job.program, callbacks.started)
+    return threads.launch(job.program, callbacks)

@@ -143,7 +143,9 @@ def run(job: Submission, run_dir: str, out: IO[str] | None = None) -> int:
   title = job.program.name
   with (
     stop_requests.collected() as asked,
-    terminal.shown(job.program, title, run_dir, job.node_output) as callbacks,
+    terminal.shown(
+      job.program, title, run_dir, job.node_output, slurm_job=os.environ['SLURM_JOB_ID']
+    ) as callbacks,
     contextlib.ExitStack() as ended,
   ):
     hosts = _allocated(job.plan)

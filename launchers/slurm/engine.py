@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from launchers import run
 from launchers.engine import Engine, Job
 from launchers.graph import describe
 from launchers.options import option
 from launchers.slurm import submit
 from launchers.supervise import RunCallbacks
-from rundir import run_directory
+from rundir import run_directory, run_end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +65,10 @@ class Slurm(Engine):
     return f'{super().preview(job)}\n\n{asked}\n\n{script.rstrip()}'
 
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
-    """Submits the job. `callbacks` are unused, because the launcher in the job has its own."""
-    return submit.launch(job, self)
+    """Submits the job, and follows it. The launcher in the job has callbacks of its own."""
+    return submit.launch(job, self, accepted=callbacks.accepted)
 
   def conclude(self, job: Job, code: int, seconds: float) -> None:
     """Prints only how to resume: the launcher in the job has recorded and printed the result."""
     if code:
-      super().conclude(job, code, seconds)
+      run.conclude(job, code, seconds, recorded=run_end.end_of(job.run_dir) is not None)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, TYPE_CHECKING
 
 import cloudpickle
@@ -62,7 +62,12 @@ def _plan(job: Job, options: Slurm, run_dir: str) -> tuple[planning.Plan, str]:
   return plan, planning.script(plan, options, job.program.name, run_dir, sys.executable, path)
 
 
-def launch(job: Job, options: Slurm, out: IO[str] | None = None) -> int:
+def launch(
+  job: Job,
+  options: Slurm,
+  out: IO[str] | None = None,
+  accepted: Callable[[], object] = lambda: None,
+) -> int:
   """Submits a program and follows the job to completion.
 
   The job's output goes to `run_dir/slurm.log`, each node's to `run_dir/logs/<label>-<index>.log`.
@@ -75,6 +80,7 @@ def launch(job: Job, options: Slurm, out: IO[str] | None = None) -> int:
     options: the user's options.
     out: receives the job's output; None for stdout. With TERMINAL as `job.node_output` it has that of
       the nodes.
+    accepted: called once Slurm has the job.
 
   Returns:
     The exit code of the job, as for the local launcher; 0 if it is not followed.
@@ -115,6 +121,7 @@ def launch(job: Job, options: Slurm, out: IO[str] | None = None) -> int:
   if submitted.returncode:
     said = ' '.join(submitted.stderr.replace('sbatch: error: ', '').split())
     raise ValueError(f'sbatch refused the job, which --dry_run prints: {said}')
+  accepted()
   job_id = submitted.stdout.strip().partition(';')[0]
   streams.say(f'job {job_id}; its output is in {log}', out)
   streams.say(f'to stop it: scancel --batch --signal=TERM {job_id}', out)
@@ -182,9 +189,12 @@ def _state(job_id: str) -> tuple[str, str, int, int]:
     Its state, '' if Slurm does not reply; the reason of either; its exit code, 128 + N for signal N; and
     how often it has been requeued.
   """
-  shown = subprocess.run(
-    ['scontrol', '--oneliner', 'show', 'job', job_id], capture_output=True, text=True
-  )
+  try:
+    shown = subprocess.run(
+      ['scontrol', '--oneliner', 'show', 'job', job_id], capture_output=True, text=True
+    )
+  except OSError as error:  # This machine cannot start it, for now.
+    return '', str(error), 0, 0
   first = shown.stdout.partition('\n')[0]
   found = re.search(r'JobState=(\w+) Reason=(\S+).* Restarts=(\d+).* ExitCode=(\d+):(\d+)', first)
   if found is None:
@@ -202,7 +212,7 @@ def _copy(log: str, offset: int, out: IO[str]) -> int:
     with open(log, 'rb') as f:
       f.seek(offset)
       new = f.read()
-  except FileNotFoundError:
+  except OSError:  # It is not there yet, or the shared file system does not reply.
     return 0
   with contextlib.suppress(OSError, ValueError):  # Ignores a closed terminal.
     out.write(new.decode(errors='replace'))

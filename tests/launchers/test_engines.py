@@ -151,7 +151,8 @@ def test_a_run_whose_working_directory_is_removed_can_be_resumed(tmp_path, monke
   monkeypatch.setattr(Local, 'launch', fail)
   assert run_main(f'--run_dir={tmp_path}/run') == 1
   said = capsys.readouterr().err.splitlines()[-1]
-  assert said.startswith(f'to resume: {sys.executable} launch.py --resume={tmp_path}/run')
+  launch = os.path.join(os.path.dirname(os.path.dirname(engines.__file__)), 'launch.py')
+  assert said.startswith(f'to resume: {sys.executable} {launch} --resume={tmp_path}/run')
 
 
 @pytest.mark.parametrize('code, stopped', [(130, True), (143, True), (1, False)])

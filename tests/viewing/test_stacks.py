@@ -104,6 +104,12 @@ def test_a_slurm_job_that_cannot_be_signalled(tmp_path, monkeypatch, scancel, sa
   _refused(tmp_path, {'pid': 1, 'host': 'x', 'slurm_job': '7'}, said)
 
 
+def test_a_launcher_within_a_slurm_job_is_not_that_of_the_job(tmp_path, monkeypatch):
+  monkeypatch.setenv('SLURM_JOB_ID', '7')  # As of salloc, or of a script of the user's.
+  run_directory.record_launcher(str(tmp_path))
+  assert run_directory.launcher_of(str(tmp_path))['slurm_job'] == ''
+
+
 def test_the_launcher_of_another_user_is_not_signalled(tmp_path, monkeypatch):
   def kill(pid, number):
     raise PermissionError

@@ -1,5 +1,7 @@
 """What the Slurm launcher asks Slurm for, as text and arithmetic."""
 
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -202,11 +204,37 @@ def _job(program, run_dir):
   return Job('test', program, placement, {}, {'run_dir': str(run_dir)})
 
 
+def _commands(directory, monkeypatch, **scripts):
+  """Puts commands of Slurm on the PATH, each by its lines of shell."""
+  for name, lines in scripts.items():
+    (directory / name).write_text(f'#!/bin/sh\n{lines}\n')
+    (directory / name).chmod(0o755)
+  monkeypatch.setenv('PATH', str(directory), prepend=os.pathsep)
+
+
+def test_a_job_can_no_longer_be_refused_once_slurm_has_it(tmp_path, monkeypatch):
+  accepted = []
+  for name, code in (('refuses', 1), ('takes', 0)):
+    (tmp_path / name).mkdir()
+    _commands(tmp_path / name, monkeypatch, sbatch=f'echo 7; exit {code}')
+    with contextlib.suppress(ValueError):
+      job = _job(nodes.program(), tmp_path)
+      submit.launch(job, Slurm(wait=False), io.StringIO(), lambda name=name: accepted.append(name))
+  assert accepted == ['takes']
+
+
+def test_a_job_is_followed_while_its_log_cannot_be_read(tmp_path, monkeypatch):
+  line = 'JobState=FAILED Reason=None Restarts=0 ExitCode=3:0'
+  _commands(tmp_path, monkeypatch, sbatch='echo 7', scontrol=f'echo {line}')
+  (tmp_path / 'slurm.log').mkdir()  # Another error than that of a missing file.
+  out = io.StringIO()
+  assert submit.launch(_job(nodes.program(), tmp_path), Slurm(), out) == 1
+  assert 'job 7 ended as FAILED' in out.getvalue()
+
+
 def test_a_job_submitted_from_a_requeued_job_is_a_new_one(tmp_path, monkeypatch):
-  sbatch = tmp_path / 'sbatch'
-  sbatch.write_text('#!/bin/sh\necho "restarts: ${SLURM_RESTART_COUNT-none}" >&2; exit 1\n')
-  sbatch.chmod(0o755)
-  monkeypatch.setenv('PATH', str(tmp_path), prepend=os.pathsep)
+  says = 'echo "restarts: ${SLURM_RESTART_COUNT-none}" >&2; exit 1'
+  _commands(tmp_path, monkeypatch, sbatch=says)
   monkeypatch.setenv('SLURM_RESTART_COUNT', '1')
   program = nodes.program()
   with pytest.raises(ValueError, match='restarts: none'):
