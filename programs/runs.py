@@ -14,7 +14,13 @@ from environments import user_file
 from programs import registry
 from programs.estimates import expected, with_decay
 from programs.options import agent_choice, flags
-from programs.options.changes import check_changes, check_types, keep, with_newer_options
+from programs.options.changes import (
+  check_changes,
+  check_items,
+  check_types,
+  keep,
+  with_newer_options,
+)
 from programs.options.configs import check, choose, make_config, resolve
 from rundir import learners, run_directory, run_end
 from rundir.checkpoints import UnusableCheckpoint
@@ -81,6 +87,7 @@ def resumed_run(path: str, program: str, lock: bool = True) -> Run:
     began['run_dir'] = config.run.run_dir
   check_changes(recorded | agent | began, config, changes)
   check(module, config)
+  check_items(resolve(module, recorded), config)
   try:
     counts = learners.counts(path)
   except UnusableCheckpoint as error:

@@ -55,6 +55,10 @@ def _resume(path, *arguments):
     ({'resumed': 1}, ['--seed=1']),
     ({'resumed': 2, 'seed': 7}, ['--seed=7']),
     ({'queue_size': 0}, ['--queue_size=0']),
+    (
+      {'envs_per_actor': 4},
+      ['--envs_per_actor=16'],
+    ),  # An item has more unrolls than the queue had.
     ({'batch_size': 4}, ['--batch_size=4']),
     ({}, ['--preset=default']),
     ({'preset': 'none'}, ['--preset=none']),
@@ -93,6 +97,21 @@ def test_what_a_run_learns_from_may_not_change(tmp_path, run, flags, words, caps
   error = capsys.readouterr().err
   for word in ('cannot change', *words):
     assert word in error
+
+
+_SAC = {'program': 'sac', 'env': 'gymnasium:Pendulum-v1'}
+
+
+@pytest.mark.parametrize('change', ['--envs_per_actor=16', '--env_groups=1'])
+def test_the_items_of_a_replay_that_is_restored_stay_as_they_were(tmp_path, change, capsys):
+  for name in ('run', 'empty'):
+    (tmp_path / name).mkdir()
+  _stopped_run(tmp_path / 'run', **_SAC)
+  assert _resume(tmp_path / 'run', change) == 2
+  assert 'leave out --envs_per_actor, --env_groups' in capsys.readouterr().err
+  assert _resume(tmp_path / 'run', '--num_actors=2') == 0
+  _stopped_run(tmp_path / 'empty', **_SAC, replay_checkpoint_period=0.0)
+  assert _resume(tmp_path / 'empty', change) == 0, capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

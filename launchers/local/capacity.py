@@ -16,11 +16,12 @@ _CROWDED = 8
 _OTHER_FILES = 200  # Of the launcher, besides one for each node.
 
 
-def check(placement: Mapping[str, Resources], one_process: bool) -> None:
+def check(placement: Mapping[str, Resources], sizes: Mapping[str, int], one_process: bool) -> None:
   """Checks that a program can run on one machine.
 
   Args:
     placement: resources of each group.
+    sizes: nodes of each group.
     one_process: whether its nodes are threads of one process.
 
   Raises:
@@ -36,6 +37,11 @@ def check(placement: Mapping[str, Resources], one_process: bool) -> None:
       raise ValueError(
         f'each node of group {label!r}, one for each of --num_replicas, needs a TPU host of its own; '
         'use a --launcher for several machines.'
+      )
+    if sizes[label] > 1 and resources.accelerator_kind == 'tpu' and not one_process:
+      raise ValueError(
+        f'the {sizes[label]} nodes of group {label!r} would open the same TPU chips, which only one '
+        'process can; use a --launcher for several machines, or a single node.'
       )
   tpus = [(k, set(r.devices)) for k, r in placement.items() if r.accelerator_kind == 'tpu']
   for (one, chips), (other, others) in itertools.combinations(tpus, 2):

@@ -7,6 +7,7 @@ from typing import Any
 
 from agents import options
 from programs.options.inference import InferenceConfig
+from programs.options.replay_config import ReplayConfig
 from rundir import run_directory
 
 # Options of every program that cannot change, in addition to the agent's.
@@ -23,7 +24,7 @@ _FIXED = {
   'seed',
 }
 # Options of a single program that can change.
-_FREE = {'num_devices', 'num_workers', 'replay_checkpoint_period'}
+_FREE = {'num_devices', 'num_workers', 'queue_size', 'replay_checkpoint_period'}
 # Options derived from those of the resumed run, unless given; see `estimates.with_decay`.
 _FOLLOWING = {'learning_rate_decay_steps', 'temperature_decay_steps'}
 # Options that are set for a resumed run separately.
@@ -88,6 +89,26 @@ def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -
         f'--{name}={text} cannot change when a run is resumed, where it was {before!r}; '
         'leave it out, or start a new run.'
       )
+
+
+def check_items(before: Any, config: Any) -> None:
+  """Checks that the items of a replay that is restored have as many unrolls as the run will read.
+
+  Args:
+    before: the config with the recorded options.
+    config: that of the resumed run.
+
+  Raises:
+    ValueError: they have not; one sentence.
+  """
+  if not isinstance(before, ReplayConfig) or not before.replay.checkpoint_period:
+    return
+  if (unrolls := config.unrolls_per_item) != before.unrolls_per_item:
+    raise ValueError(
+      f'a group of environments would have {config.env_group_size}, and an item of replay {unrolls} '
+      f'unrolls, where the restored replay has items of {before.unrolls_per_item}; leave out '
+      '--envs_per_actor, --env_groups and --actors_as_threads, or start a new run.'
+    )
 
 
 def fixed(config: Any) -> dict[str, Any]:

@@ -11,10 +11,18 @@ def test_two_groups_do_not_get_the_same_tpu_chips_on_one_machine(chips):
     one, other = (Resources(accelerator=accelerator, devices=devices) for devices in chips)
     return {'learner': one, 'actor': Resources(), 'inference': other}
 
+  sizes = {'learner': 1, 'actor': 4, 'inference': 1}
   with pytest.raises(ValueError, match=r"groups 'learner' and 'inference' .* the same TPU chips"):
-    capacity.check(where('tpu', chips), one_process=False)
-  capacity.check(where('gpu', chips), one_process=False)
-  capacity.check(where('tpu', ((0, 1), (2,))), one_process=False)
+    capacity.check(where('tpu', chips), sizes, one_process=False)
+  capacity.check(where('gpu', chips), sizes, one_process=False)
+  capacity.check(where('tpu', ((0, 1), (2,))), sizes, one_process=False)
+
+
+def test_two_nodes_of_a_group_do_not_get_the_same_tpu_chips_on_one_machine():
+  placement = {'learner': Resources(accelerator='tpu')}
+  capacity.check(placement, {'learner': 1}, one_process=False)
+  with pytest.raises(ValueError, match=r"the 2 nodes of group 'learner' would open the same TPU"):
+    capacity.check(placement, {'learner': 2}, one_process=False)
 
 
 def test_far_too_few_cores_get_a_remark(monkeypatch):
