@@ -56,10 +56,10 @@ from programs.options.presets import (
   PQN_PONG,
   PQN_SMALL,
   VTRACE_CONTINUOUS,
-  VTRACE_HALF_CHEETAH,
   VTRACE_HOPPER,
   VTRACE_LUNAR_LANDER,
   VTRACE_SMALL,
+  VTRACE_SWINGUP,
 )
 from programs.options.queue import QueueOptions
 from programs.parts import default_placement, monitoring
@@ -85,9 +85,9 @@ PRESETS = {
   'gymnasium:LunarLander-v3': VTRACE_LUNAR_LANDER,
   'gymnasium:Pendulum-v1': PENDULUM | {'batch_size': 32},
   **{f'gymnasium:{task}-v5': VTRACE_CONTINUOUS for task in MUJOCO},
-  'gymnasium:HalfCheetah-v5': VTRACE_HALF_CHEETAH,
   'gymnasium:Hopper-v5': VTRACE_HOPPER,
   'dm_control': VTRACE_CONTINUOUS,
+  'dm_control:cartpole/swingup': VTRACE_SWINGUP,
   'minatar': {'num_steps': 5_000_000},  # As Young and Tian 2019.
   OTHERS: VTRACE_SMALL | {'num_steps': 1_000_000},
 }
