@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import logging
 from flax import serialization
@@ -25,6 +25,14 @@ from rundir.lineage import Event, Lineage
 from rundir.lineage import read as read_events
 
 
+class _Served(NamedTuple):
+  """The parameters of the run so far."""
+
+  event: int  # Whose score they have; 0 for parameters without one.
+  counts: Mapping[str, int]  # Of their member.
+  params: Any  # As data.
+
+
 class Leaderboard:
   """Keeps the last score of each member, and the learner state that has brought it.
 
@@ -34,7 +42,8 @@ class Leaderboard:
   Each report becomes an event of the lineage, on disk before the reply. A leaderboard that restarts
   continues from there, and repeats the reply of a report that it has decided already. The parameters of
   the best are those of the run: the evaluator fetches them here, and `evaluate.py` finds them as the
-  final ones.
+  final ones. If no member has had a score at the end, as without an ended episode, they are those of the
+  first member whose parameters are finite.
 
   An agent may have several members as pods. It is ranked once all of them have reported, and its
   learner state is their mean. Until then a pod is told to ask again, and trains on.
@@ -53,7 +62,9 @@ class Leaderboard:
     self._lock = threading.Lock()
     self._board: Board
     self._lineage: Lineage
-    self._saved = 0  # The event whose parameters are the run's.
+    self._served: _Served | None = None
+    self._finished: dict[int, tuple[Mapping[str, int], Any]] = {}  # Counts and parameters.
+    self._failure = ''
     self._states: dict[int, Any] = {}  # Of each agent's last score, as data.
     # Of pods whose siblings have not reported yet.
     self._pending: dict[int, tuple[Report, Any]] = {}
@@ -105,6 +116,31 @@ class Leaderboard:
         return None
       return event.event, event.source_member, event.next_values, self._followed(event)
 
+  def finished(self, member: int, counts: Mapping[str, int], params: Any) -> None:
+    """Notes that a member has done its steps. An RPC; it is idempotent.
+
+    Args:
+      member: its number.
+      counts: its counters.
+      params: its parameters, as `serialisation.to_data`, if they are finite and have had no score; else
+        None.
+    """
+    self._gate.wait()
+    self._gate.check()
+    with self._lock:
+      self._finished[member] = counts, params
+      if self._served is not None or len(self._finished) < self._options.population.num_members:
+        return
+      for number in sorted(self._finished):
+        counts, params = self._finished[number]
+        if params is not None:
+          logging.warning('no member has a score; the run has the parameters of member %d', number)
+          self._serve(_Served(0, counts, params))
+          return
+      self._failure = (
+        'no member of the population has finite parameters; lower the ranges of --tune'
+      )
+
   def get_variables(self, names: Sequence[str]) -> list[Any] | None:
     """Returns variables of the best, whose version is an event; see `ParameterService`. An RPC.
 
@@ -113,13 +149,12 @@ class Leaderboard:
     self._ranked.wait()
     self._ranked.check()
     with self._lock:
-      best = self._board.best
-      if best is None:
+      if (served := self._served) is None:
         return None
       known = {
-        'params': self._states[best]['params'],
-        'policy_version': self._board.first_of(best).event,
-        'counts': self._board.counts(),
+        'params': served.params,
+        'policy_version': served.event,
+        'counts': self._board.counts() or dict(served.counts),
       }
       return [known[name] for name in names]
 
@@ -128,10 +163,7 @@ class Leaderboard:
     self._ranked.wait()
     self._ranked.check()
     with self._lock:
-      best = self._board.best
-      if best is None:
-        return None
-      return self._board.first_of(best).counts, self._states[best]['params']
+      return self._served and (dict(self._served.counts), self._served.params)
 
   def run(self) -> None:
     """Serves until the program stops."""
@@ -143,6 +175,8 @@ class Leaderboard:
       while not stop.wait(0.2):
         activity.mark(activity.SERVING)
         self._reporter.maybe_report()
+        if self._failure:
+          raise lifecycle.NonRetryableError(self._failure)
 
   def _restore(self) -> None:
     options = self._options
@@ -159,8 +193,8 @@ class Leaderboard:
       except FileNotFoundError:  # After a power failure, which has taken the event after it.
         logging.warning('the state of event %d is gone: agent %d has no rank', first.event, agent)
         self._board.forget(agent)
-    if self._board.best is not None:
-      self._ranked.open()
+    self._serve_best()
+    if self._served is not None:
       logging.info('%d event(s) of an earlier leaderboard', len(events))
 
   def _decide(self, agent: int) -> None:
@@ -191,8 +225,7 @@ class Leaderboard:
       self._states.pop(agent, None)
     else:
       self._states[agent] = state
-      self._ranked.open()
-    self._save_best()
+    self._serve_best()
     if before is not None:
       with contextlib.suppress(OSError):
         os.remove(self._path(before))
@@ -207,15 +240,19 @@ class Leaderboard:
       return None
     return self._states.get(population.agent_of(event.member))
 
-  def _save_best(self) -> None:
+  def _serve_best(self) -> None:
+    """Makes the parameters of the best those of the run; without one, they stay what they were."""
     best = self._board.best
     if best is None:
       return
-    event = self._board.first_of(best).event
-    if event != self._saved:
-      params = serialisation.serialise(self._states[best]['params'])
-      final_params.save(self._options.run_dir, params)
-      self._saved = event
+    first = self._board.first_of(best)
+    if self._served is None or self._served.event != first.event:
+      self._serve(_Served(first.event, first.counts, self._states[best]['params']))
+
+  def _serve(self, served: _Served) -> None:
+    final_params.save(self._options.run_dir, serialisation.serialise(served.params))
+    self._served = served
+    self._ranked.open()
 
   def _path(self, event: Event) -> str:
     return os.path.join(self._options.run_dir, 'leaderboard', f'{event.event}.msgpack')

@@ -92,7 +92,7 @@ class Member:
   def finish(
     self, learner: TunedState, counts: Mapping[str, int], should_stop: Callable[[], bool]
   ) -> TunedState | None:
-    """Waits for the reply to a pending report, and reports the score at the end.
+    """Waits for the reply to a pending report, and reports the score and the end.
 
     A member that has been replaced a moment ago has none, and keeps its rank. A pod does not wait for
     its siblings.
@@ -103,17 +103,29 @@ class Member:
     Raises:
       lifecycle.Stopped: once `should_stop` returns True.
     """
-    if self._ask is not None:
-      reply = rpc.call(self._ask, should_stop, 'report')
-      if reply is not None:
-        self._ask = None
-        found = self._followed(learner, *reply)
-        if found is not None:
-          return found
+    found = self._last_reply(learner, should_stop)
     covered = sum(steps for steps, _, _ in self._window)
-    if self._has_score() and not self._diverged and covered >= self._place.ready_steps:
+    has_score = self._has_score() and not self._diverged and covered >= self._place.ready_steps
+    if found is None and has_score:
       rpc.call(self._next_report(learner, counts), should_stop, 'report')
-    return None
+    params = None
+    if math.isnan(self._score) and not self._diverged:
+      params = serialisation.to_data(learner.params if found is None else found.params)
+    end = functools.partial(
+      self._place.leaderboard.futures.finished, self._place.number, dict(counts), params
+    )
+    rpc.call(end, should_stop, 'finished')
+    return found
+
+  def _last_reply(self, learner: TunedState, should_stop: Callable[[], bool]) -> TunedState | None:
+    """Returns what the reply to a pending report asks for; None if there is none."""
+    if self._ask is None:
+      return None
+    reply = rpc.call(self._ask, should_stop, 'report')
+    if reply is None:
+      return None
+    self._ask = None
+    return self._followed(learner, *reply)
 
   def measure(self) -> dict[str, float]:
     """Returns the last score that was reported, and how often this incarnation was replaced."""

@@ -50,6 +50,11 @@ def check(config: CommonConfig, population: PopulationOptions) -> None:
       f'--num_steps={config.run.num_steps} leaves some of --num_members={members} nothing to do; raise '
       'it.'
     )
+  if population.ready_steps > (part := config.run.num_steps // members):
+    raise ValueError(
+      f'--ready_steps={population.ready_steps} is more than the {part} steps of each of '
+      f'--num_members={members}, so none would have a score; lower it, or raise --num_steps.'
+    )
   names = [axis.name for axis in axes_of(config, population)]
   if 'discount' in names and getattr(config.agent, 'normalize_rewards', False):
     raise ValueError(

@@ -45,6 +45,14 @@ class Client:
       future.set_result(reply)
     return future
 
+  def finished(self, *args):
+    future = futures.Future()
+    if self.is_down:
+      future.set_exception(Unavailable('down'))
+    else:
+      future.set_result(self.leaderboard.finished(*args))
+    return future
+
   def deliver(self):
     """Delivers what was kept back."""
     self.holds = False

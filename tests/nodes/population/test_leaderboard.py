@@ -12,6 +12,7 @@ from agents.seeding import Seed
 from nodes.leaderboard import Leaderboard
 from nodes.learning import serialisation
 from nodes.population.options import BoardOptions, PopulationOptions
+from nodes.runtime import lifecycle
 from rundir import final_params, lineage
 from rundir.saved_params import read
 from tests.nodes.population.instant import AXES, serving
@@ -164,6 +165,43 @@ def test_members_that_have_diverged_have_no_state_and_get_one(tmp_path):
   assert report(board, 0, None, number=2)[1] == 1
   assert report(board, 1, None, number=2)[1] is None, 'a diverged member is copied'
   assert lineage.read(str(tmp_path))[0].score is None
+
+
+def test_the_parameters_of_the_run_stay_while_nobody_has_a_score(tmp_path):
+  board = serving(tmp_path, num_members=1)
+  report(board, 0, 1.0)
+  report(board, 0, None, number=2)
+  assert board.get_params()[1]['w'][0] == 1.0
+
+
+def test_without_a_score_at_the_end_the_run_has_the_parameters_of_the_first(tmp_path):
+  board = serving(tmp_path, num_members=3)
+  for member in (2, 1, 0):
+    board.finished(member, COUNTS, None if member == 0 else state(member)['params'])
+  counts, params = board.get_params()
+  assert counts == COUNTS and params['w'][0] == 1.0
+  version, counts = board.get_variables(['policy_version', 'counts'])
+  assert version == 0 and counts == COUNTS
+  saved = serialisation.params(read(str(tmp_path)), {'w': np.zeros(3, np.float32)})
+  assert saved['w'][0] == 1.0
+
+
+def test_a_population_whose_members_have_all_diverged_ends_with_a_sentence(tmp_path):
+  node = Leaderboard(
+    BoardOptions(PopulationOptions(num_members=1), AXES, 10**9, Seed(1), str(tmp_path)), None
+  )
+  ended = []
+
+  def run():
+    with pytest.raises(lifecycle.NonRetryableError, match='no member of the population has finite'):
+      node.run()
+    ended.append(True)
+
+  thread = threading.Thread(target=run, daemon=True)
+  thread.start()
+  node.finished(0, COUNTS, None)
+  thread.join(DEADLINE)
+  assert ended
 
 
 def test_it_serves_members_and_the_evaluator_until_the_program_stops(tmp_path, connect, stop):

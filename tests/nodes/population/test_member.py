@@ -7,6 +7,7 @@ import pytest
 from agents.tuned import Tuned
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
+from nodes.learning import serialisation
 from nodes.population import member as members
 from nodes.population.member import Member
 from nodes.population.options import Place
@@ -146,6 +147,16 @@ def test_the_end_is_reported_if_it_has_a_whole_interval(client, learners):
   play(short, learners[1], 1.0, calls=1)
   short.finish(learners[1], COUNTS, lambda: False)
   assert len(client.calls) == 2
+
+
+def test_the_end_has_the_parameters_of_a_member_without_a_score(client, learners):
+  for number in range(8):
+    member = make(client, number)
+    member.played(READY, 0.0, 0.0)  # No episode has ended.
+    member.finish(learners[number % 3], COUNTS, lambda: False)
+  _, params = client.leaderboard.get_params()
+  expected = serialisation.to_data(learners[0])['params']
+  jax.tree.map(np.testing.assert_array_equal, params, expected)
 
 
 def test_the_end_follows_the_reply_to_the_last_report(client, learners):
