@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from nodes.evolution.episodes import Episodes
 from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.gate import ReadyGate
 from nodes.runtime.reporter import Reporter
+from nodes.runtime.time_share import TimeShare
 
 
 class EvolutionWorker:
@@ -32,7 +32,7 @@ class EvolutionWorker:
     self._episodes: Episodes | None = None
     self._stop = threading.Event()
     self._error: Exception | None = None
-    self._playing = self._measured = 0.0
+    self._stepping = TimeShare()
     self._parts = 0
     self._reporter = Reporter(monitor, name, self._measure, period=2.0)
 
@@ -54,9 +54,9 @@ class EvolutionWorker:
     with self._lock:
       if self._episodes is None or self._stop.is_set() or self._error is not None:
         raise rpc.retry_later_error()
-      began = time.monotonic()
       try:
-        returns, lengths, seen = self._episodes.play(vector, seeds, self._stop.is_set)
+        with self._stepping.counted():
+          returns, lengths, seen = self._episodes.play(vector, seeds, self._stop.is_set)
         for what, values in (('returned', returns), ('had', seen)):
           if not np.isfinite(values).all():
             raise ValueError(f'an episode of {self._name} {what} a value that is not finite')
@@ -67,7 +67,6 @@ class EvolutionWorker:
         self._error = error  # Ends this node, whose log has it; another worker repeats the part.
         raise rpc.retry_later_error() from error
       finally:
-        self._playing += time.monotonic() - began
         self._parts += 1
         activity.mark(activity.IDLE)
 
@@ -85,8 +84,7 @@ class EvolutionWorker:
         self._reporter.maybe_report()
 
   def _measure(self, seconds: float) -> dict[str, float]:
-    share = min(1.0, (self._playing - self._measured) / seconds)
-    self._measured = self._playing
+    share = self._stepping.measure(seconds)
     return {
       'stepping_share': share,
       'waiting_share': 1.0 - share,

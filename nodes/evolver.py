@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +27,7 @@ from nodes.runtime.counters import ActingCounters, ActingTotals
 from nodes.runtime.gate import ReadyGate
 from nodes.runtime.options import RunOptions
 from nodes.runtime.rate import Rate
+from nodes.runtime.time_share import TimeShare
 from rundir import saved_params
 
 
@@ -124,7 +124,7 @@ class Generations(Training):
     self._counter.increment(actor_steps=0, environment_frames=0, learner_steps=0)
     self._acting = ActingCounters(self._counter, episodes.action_repeat)
     self._metrics: dict[str, float] = {}
-    self._waited = self._waited_before = 0.0
+    self._waiting = TimeShare()
     self._rate = Rate()
     self._state = self._begin(seed)
     self._rate.start(self._counts()['learner_steps'])
@@ -154,11 +154,9 @@ class Generations(Training):
     generation = self._counts()['learner_steps']
     seeds = np.asarray(self._seeds(self._key, generation, self._num_pairs))
     vector = np.asarray(self._flat(self._state.params))
-    began = time.monotonic()
-    with activity.doing(activity.WAITING_FOR_WORKERS):
+    with activity.doing(activity.WAITING_FOR_WORKERS), self._waiting.counted():
       parts = np.split(seeds, self._options.virtual_workers)
       played = self._dispatcher.play(generation, vector, parts, self._report_or_stop)
-    self._waited += time.monotonic() - began
     activity.mark(activity.UPDATING)
     *episodes, seen = zip(*played, strict=True)
     returns, lengths = map(np.concatenate, episodes)
@@ -202,7 +200,6 @@ class Generations(Training):
     return {}
 
   def _measure(self, seconds: float) -> dict[str, float]:
-    waited, self._waited_before = self._waited - self._waited_before, self._waited
     generations = self._counts()['learner_steps']
     return (
       self._metrics
@@ -210,7 +207,7 @@ class Generations(Training):
       | {
         'learner_steps': float(generations),
         'learner_steps_per_second': self._rate.measure(generations, seconds),
-        'learner_waiting_share': min(1.0, waited / seconds),
+        'learner_waiting_share': self._waiting.measure(seconds),
         'repeated_parts': float(self._dispatcher.repeated),
         'dropped_parts': float(self._dispatcher.dropped),
       }

@@ -45,7 +45,7 @@ def play(
     environment: one environment.
     params: `[N, ...]` per leaf, of N policies.
     keys: typed PRNG keys `[N]`; episodes with the same key differ only through their policies.
-    max_steps: after which an episode counts with its return so far; 0 for no limit.
+    max_steps: after which an episode counts with its return so far.
 
   Returns:
     Raw returns, float32 `[N]`, lengths in steps, int32 `[N]`, and statistics of the observations.
@@ -82,8 +82,7 @@ def play(
     return jax.tree.map(lambda old, new: jnp.where(episode.over, old, new), episode, after)
 
   def goes_on(episodes: Episode) -> Array:
-    some = ~jnp.all(episodes.over)
-    return some & (jnp.max(episodes.length) < max_steps) if max_steps else some
+    return ~jnp.all(episodes.over) & (jnp.max(episodes.length) < max_steps)
 
   episodes = jax.vmap(begin)(params, keys)
   episodes = jax.lax.while_loop(goes_on, lambda now: jax.vmap(advance)(params, now), episodes)

@@ -71,7 +71,7 @@ class CompiledEpisodes(Episodes):
     Args:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: builds one environment.
-      max_steps: after which an episode counts with its return so far; 0 for no limit.
+      max_steps: after which an episode counts with its return so far.
     """
     environment = evaluated(make_environment())  # In self-play a return is of both players.
     self.agent = make_agent(environment.observation_spec, environment.action_spec)
@@ -128,7 +128,7 @@ class SteppedEpisodes(Episodes):
     seed = int(seeds[0][0]) >> 1  # Below 2**31, as every library takes it.
     with contextlib.closing(self._make_environment(count, seed)) as environment:
       timestep = environment.reset()
-      while not over.all() and not (self._max_steps and lengths.max() >= self._max_steps):
+      while not over.all() and lengths.max() < self._max_steps:
         activity.mark(activity.PLAYING)
         if should_stop():
           raise lifecycle.Stopped

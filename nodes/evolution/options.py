@@ -19,7 +19,8 @@ class WorkerOptions(CheckedOptions):
     at_least=1,
   )
   episode_steps: int = option(
-    0,
-    "steps after which a worker's episode counts with its return so far; 0: the environment's own limit",
-    at_least=0,
+    100_000,
+    "steps after which a worker's episode counts with its return so far, for environments without a "
+    'shorter limit of their own, where a policy may play for ever',
+    at_least=1,
   )

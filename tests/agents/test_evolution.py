@@ -225,7 +225,7 @@ class Constant:
 def test_each_policy_plays_one_whole_episode():
   keys = jax.random.split(jax.random.key(0), 20)
   params = jnp.arange(20, dtype=jnp.int32) % 2
-  returns, lengths, _ = playing.play(Constant(), Fuse(), params, keys, 0)
+  returns, lengths, _ = playing.play(Constant(), Fuse(), params, keys, 1000)
   assert set(np.asarray(lengths)) == {1, 2, 3, 4, 5}
   np.testing.assert_array_equal(returns, lengths * params)
 
@@ -234,7 +234,7 @@ def test_each_policy_plays_one_whole_episode():
   np.testing.assert_array_equal(cut, np.minimum(lengths, 3) * params)
 
   both = jnp.repeat(keys[:10], 2)  # Of pairs: the same episode for both policies.
-  returns, lengths, _ = playing.play(Constant(), Fuse(), params, both, 0)
+  returns, lengths, _ = playing.play(Constant(), Fuse(), params, both, 1000)
   np.testing.assert_array_equal(lengths[::2], lengths[1::2])
   np.testing.assert_array_equal(returns[1::2], lengths[1::2])
 
@@ -328,7 +328,7 @@ def test_the_statistics_of_episodes_are_of_the_observations_before_their_ends():
   params = agent.init(jax.random.key(0)).params
   params = jax.tree.map(lambda x: jnp.broadcast_to(x, (20, *x.shape)), params)
   keys = jax.random.split(jax.random.key(0), 20)
-  _, lengths, seen = playing.play(agent, Counting(), params, keys, 0)
+  _, lengths, seen = playing.play(agent, Counting(), params, keys, 1000)
   rows = np.concatenate([np.arange(1, n + 1) for n in np.asarray(lengths)])
   count, mean, variance = (np.asarray(x) for x in np.split(agent.pooled(seen), [1, 4]))
   assert count == len(rows)

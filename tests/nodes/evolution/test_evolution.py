@@ -26,12 +26,12 @@ from tests.waiting import DEADLINE, wait_until
 CONFIG = EvolutionConfig(num_pairs=16, mlp_sizes=(8,))
 NORMALIZED = dataclasses.replace(CONFIG, normalize_observations=True)
 JAX, NORMALIZED_JAX = (
-  functools.partial(CompiledEpisodes, functools.partial(Evolution, config), Catch, 0)
+  functools.partial(CompiledEpisodes, functools.partial(Evolution, config), Catch, 1000)
   for config in (CONFIG, NORMALIZED)
 )
 
 
-def stepped(env='catch', config=CONFIG, max_steps=0):
+def stepped(env='catch', config=CONFIG, max_steps=1000):
   maker = functools.partial(registry.make, env)
   return SteppedEpisodes(functools.partial(Evolution, config), maker, max_steps)
 
@@ -150,7 +150,7 @@ def test_environments_of_the_registry_depend_on_seeds_alone():
 
 def test_a_game_of_two_players_is_played_against_the_opponent_of_evaluations():
   make_agent = functools.partial(Evolution, CONFIG)
-  player = CompiledEpisodes(make_agent, functools.partial(pgx.make, 'tic_tac_toe'), 0)
+  player = CompiledEpisodes(make_agent, functools.partial(pgx.make, 'tic_tac_toe'), 1000)
   vector = np.asarray(player.agent.flat(player.agent.init(Seed(1).key()).params))
   seeds = np.random.default_rng(0).integers(1 << 32, size=(32, 2), dtype=np.uint32)
   returns, _, _ = player.play(vector, seeds, lambda: False)
@@ -199,7 +199,9 @@ class NotFinite(Catch):
   ],
 )
 def test_an_environment_that_fails_ends_its_worker_and_the_evolver_asks_again(environment, words):
-  make = functools.partial(CompiledEpisodes, functools.partial(Evolution, CONFIG), environment, 0)
+  make = functools.partial(
+    CompiledEpisodes, functools.partial(Evolution, CONFIG), environment, 1000
+  )
   agent = make().agent
   vector = np.asarray(agent.flat(agent.init(Seed(1).key()).params))
   worker = EvolutionWorker(make, None, 'worker/0')
@@ -241,6 +243,6 @@ def learned(episodes, generations, flip=False):
 @pytest.mark.trains
 def test_it_learns_cartpole_and_a_wrong_sign_does_not():
   make_agent = functools.partial(Evolution, EvolutionConfig())
-  episodes = CompiledEpisodes(make_agent, lambda: gymnax.make('CartPole-v1'), 0)
+  episodes = CompiledEpisodes(make_agent, lambda: gymnax.make('CartPole-v1'), 1000)
   assert learned(episodes, 15) > 300
   assert learned(episodes, 15, flip=True) < 30
