@@ -39,11 +39,14 @@ class Format(NamedTuple):
     rows: of an unroll.
     columns: shape and name of the dtype of each column, without the batch axis.
     version: of the files.
+    num_actions: values of each discrete action; () if actions are continuous, or an earlier version has
+      recorded them.
   """
 
   rows: int
   columns: dict[str, tuple[tuple[int, ...], str]]
   version: int = VERSION
+  num_actions: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +82,8 @@ def begin(run_dir: str, layout: Format) -> None:
   os.makedirs(folder, exist_ok=True)
   path = os.path.join(folder, _FORMAT)
   if os.path.exists(path):
-    if _read_format(path) != layout:
+    found = _read_format(path)
+    if found != layout and found != layout._replace(num_actions=()):
       raise NonRetryableError(
         f'{folder} has unrolls of another layout; leave --record_unrolls out, or move them away.'
       )
@@ -129,7 +133,8 @@ def _read_format(path: str) -> Format:
       str(name): (tuple(map(int, shape)), str(dtype))
       for name, (shape, dtype) in found['columns'].items()
     }
-    return Format(int(found['rows']), columns, version)
+    num_actions = tuple(map(int, found.get('num_actions', ())))
+    return Format(int(found['rows']), columns, version, num_actions)
   except NonRetryableError:
     raise
   except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:

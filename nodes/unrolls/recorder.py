@@ -8,7 +8,9 @@ from collections.abc import Mapping
 
 import numpy as np
 from absl import logging
+from acme import specs
 
+from agents import spaces
 from agents.agent import Agent
 from agents.types import Array
 from nodes.unrolls.packing import UNROLL_ID, Columns
@@ -36,13 +38,20 @@ class UnrollRecorder:
     dropped: unrolls that could not be written.
   """
 
-  def __init__(self, columns: Columns, rows: int, options: RecordingOptions):
+  def __init__(
+    self,
+    columns: Columns,
+    rows: int,
+    options: RecordingOptions,
+    num_actions: tuple[int, ...] = (),
+  ):
     """Initialises a recorder; nothing is written before the first unroll.
 
     Args:
       columns: the unrolls that are given.
       rows: rows R of them to record.
       options: of recording.
+      num_actions: as in `recorded_unrolls.Format`.
     """
     self._options = options
     names = [name for name in columns.stored if name.partition('/')[0] != _CORE_STATE]
@@ -53,7 +62,9 @@ class UnrollRecorder:
       shape, dtype = columns.stored[name]
       self._layout[name] = ((rows, *shape[1:]) if has_rows else shape, dtype)
     self._format = recorded_unrolls.Format(
-      rows, {name: (shape, dtype.name) for name, (shape, dtype) in self._layout.items()}
+      rows,
+      {name: (shape, dtype.name) for name, (shape, dtype) in self._layout.items()},
+      num_actions=num_actions,
     )
     example = (np.empty(shape, dtype) for shape, dtype in self._layout.values())
     self._capacity = max(1, options.chunk_bytes // sum(column.nbytes for column in example))
@@ -132,9 +143,10 @@ class UnrollRecorder:
 
 
 def make_recorder(
-  agent: Agent, columns: Columns, options: RecordingOptions | None
+  agent: Agent, action_spec: specs.Array, columns: Columns, options: RecordingOptions | None
 ) -> UnrollRecorder | None:
   """Returns the recorder of an agent's unrolls; None without options."""
   if options is None:
     return None
-  return UnrollRecorder(columns, min(agent.unroll_rows, agent.unroll_period + 1), options)
+  rows = min(agent.unroll_rows, agent.unroll_period + 1)
+  return UnrollRecorder(columns, rows, options, spaces.num_values(action_spec) or ())

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from acme import specs
 
+from agents import spaces
 from agents.types import FIRST, LAST, Array
 from environments import nests
 from rundir import recorded_unrolls
@@ -52,8 +53,10 @@ def check(run_dirs: Sequence[str], environment_spec: specs.EnvironmentSpec) -> N
   declared = nests.named(environment_spec.observations, _OBSERVATION)
   declared['action'] = environment_spec.actions
   ours = {name: _text(spec.shape, np.dtype(spec.dtype).name) for name, spec in declared.items()}
+  num_actions = spaces.num_values(environment_spec.actions) or ()
   for run_dir in run_dirs:
-    columns = recorded_unrolls.read_format(run_dir).columns
+    layout = recorded_unrolls.read_format(run_dir)
+    columns = layout.columns
     for name in [*_observation(columns), *ours]:
       theirs = _text(columns[name][0][1:], columns[name][1]) if name in columns else 'nothing'
       if theirs != ours.get(name, 'nothing'):
@@ -62,6 +65,12 @@ def check(run_dirs: Sequence[str], environment_spec: specs.EnvironmentSpec) -> N
           f"{run_dir} has recorded {theirs} as {what}, but this environment's is "
           f'{ours.get(name, "nothing")}; name a run in the same environment.'
         )
+    if layout.num_actions not in ((), num_actions):
+      theirs, mine = (', '.join(map(str, each)) for each in (layout.num_actions, num_actions))
+      raise recorded_unrolls.NonRetryableError(
+        f'{run_dir} has recorded one of {theirs} actions, and this environment has {mine}; give it the '
+        '--env_options of that run.'
+      )
 
 
 def count(run_dirs: Sequence[str]) -> int:

@@ -65,7 +65,7 @@ def make_writer(
     audit.Audit(audit_dir, audit.PRODUCED).record,
     UnrollObservers(observers),
     tables,
-    make_recorder(agent, columns, recording),
+    make_recorder(agent, environment_spec.actions, columns, recording),
   )
 
 

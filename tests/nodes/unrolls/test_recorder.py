@@ -275,3 +275,31 @@ def test_the_leaves_of_a_nest_are_recorded_and_read_as_transitions(tmp_path):
   said = 'recorded bool.4. as observation/action_mask, but this environment.s is nothing'
   with pytest.raises(NonRetryableError, match=said):
     transitions.check(run_dirs, single)
+
+
+def test_data_of_another_set_of_actions_are_refused(tmp_path):
+  # As of Atari with full_action_space=false, whose action 2 is the full set's action 3.
+  environment = nested.NestedCounter([1])
+  for name, num_actions in (('nine', (9,)), ('before', ())):
+    options = RecordingOptions(str(tmp_path / name), 1 << 30)
+    recording = UnrollRecorder(nested.COLUMNS, 3, options, num_actions)
+    recording.record(
+      nested.COLUMNS.flatten(nested.nested_unrolls(0, 4)) | {UNROLL_ID: np.arange(4)}
+    )
+    recording.close()
+  nine, before = (str(tmp_path / name) for name in ('nine', 'before'))
+  for count in (9, 18):
+    environment.action_spec = lambda count=count: specs.DiscreteArray(count, np.int32)
+    transitions.check([before], environment.spec())  # Whose version did not record their number.
+    if count == 9:
+      transitions.check([nine], environment.spec())
+  with pytest.raises(
+    NonRetryableError, match='one of 9 actions, and this environment has 18; give'
+  ):
+    transitions.check([nine], environment.spec())
+
+
+def test_a_recording_of_a_version_that_did_not_count_actions_goes_on(tmp_path):
+  layout = recorded_unrolls.Format(3, {'action': ((3,), 'int32')}, num_actions=(6,))
+  recorded_unrolls.begin(str(tmp_path), layout._replace(num_actions=()))
+  recorded_unrolls.begin(str(tmp_path), layout)
