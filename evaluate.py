@@ -153,10 +153,12 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
         f'leave out what changes observations or actions of --env_options={args.env_options}.'
       )
     params = serialisation.params(kept, shapes.params(agent), advice)
-    watched = video if args.video else environment
+    watched, is_recording = environment, lambda: False
+    if args.video:
+      watched, is_recording = video, lambda: not video.complete
     max_steps = config.evaluation.eval_episode_steps
     policy = LocalPolicy(agent, params, num_envs, seed, args.sample)
-    played = evaluation.play(watched, episodes_each, policy, max_steps)
+    played = evaluation.play(watched, episodes_each, policy, max_steps, is_recording)
   protocol = {
     'program': run.program,
     'env': config.run.env,
@@ -168,7 +170,8 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     'sample': args.sample,
     'exploration': float(policy.exploration.mean()),
     'num_envs': num_envs,
-    'episodes_each': episodes_each,
+    'episodes_each': len(played) // num_envs,
+    'cut': bool(max_steps) and any(episode.length >= max_steps for episode in played),
     'max_episode_steps': max_steps,
     'seed': args.seed,
   }
@@ -192,6 +195,7 @@ def _text(result: dict[str, Any]) -> str:
   options = ','.join(f'{name}={value}' for name, value in protocol['env_options'].items())
   acting = f'exploration {protocol["exploration"]:g}' if protocol['exploration'] else 'greedy'
   acting = 'the exploration of training' if protocol['sample'] else acting
+  whole = f'cut at {protocol["max_episode_steps"]} steps' if protocol['cut'] else 'whole episodes'
   file = kept.pop('file')
   counts = ' '.join(f'{name}={count}' for name, count in kept.items())
   lines = [
@@ -200,7 +204,7 @@ def _text(result: dict[str, Any]) -> str:
     f'episodes     {score["episodes"]}, of {score["mean_length"]:.4g} steps on average',
     f'parameters   {file}  {counts or "(of an earlier end of this run)"}',
     f'environment  {protocol["env"]}' + (f'  {options}' if options else ''),
-    f'protocol     {acting}, raw rewards, whole episodes, {protocol["episodes_each"]} from each of '
+    f'protocol     {acting}, raw rewards, {whole}, {protocol["episodes_each"]} from each of '
     f'{protocol["num_envs"]} environments, action repeat {protocol["action_repeat"]}, seed '
     f'{protocol["seed"]}',
   ]

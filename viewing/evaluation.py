@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,7 @@ def play(
   episodes_each: int,
   policy: LocalPolicy,
   max_steps: int = 0,
+  goes_on: Callable[[], bool] = lambda: False,
 ) -> list[Episode]:
   """Plays the same number of whole episodes in each environment; returns them in order of their ends.
 
@@ -69,8 +70,10 @@ def play(
     episodes_each: episodes per environment.
     policy: acts in it.
     max_steps: number of steps after which an episode is cut and the round is the last; 0 for no limit.
+    goes_on: returns whether to step on after that.
   """
-  played = list(play_episodes(environment, policy, episodes_each, max_steps=max_steps))
+  playing = play_episodes(environment, policy, episodes_each, max_steps=max_steps, goes_on=goes_on)
+  played = list(playing)
   return complete_rounds(played, environment.num_envs)
 
 

@@ -43,6 +43,7 @@ def play_episodes(
   episodes_each: int,
   is_out_of_time: Callable[[], bool] = lambda: False,
   max_steps: int = 0,
+  goes_on: Callable[[], bool] = lambda: False,
 ) -> Iterator[Episode]:
   """Yields each episode as it ends, `episodes_each` from every environment.
 
@@ -57,6 +58,8 @@ def play_episodes(
       have been yielded by then; see `complete_rounds`.
     max_steps: number of steps after which an episode is cut, so that an endless one does not block the
       program; 0 for no limit.
+    goes_on: returns whether to step on after the last episode that is yielded, as while a video is not
+      complete.
 
   Raises:
     lifecycle.Stopped: if the policy returns no actions.
@@ -68,8 +71,8 @@ def play_episodes(
   finished = np.zeros(environment.num_envs, int)
   was_cut = np.zeros(environment.num_envs, bool)
   limit = max_steps or math.inf
-  rounds = 0
-  while rounds < episodes_each:
+  rounds, ended_all = 0, False
+  while not ended_all or goes_on():
     activity.mark(activity.WAITING_FOR_ACTIONS)
     policy.send(timestep)
     action = policy.receive()
@@ -77,6 +80,8 @@ def play_episodes(
       raise lifecycle.Stopped
     activity.mark(activity.PLAYING)
     timestep = environment.step(action)
+    if ended_all:
+      continue
     returns += timestep.reward
     lengths += timestep.step_type != dm_env.StepType.FIRST
     over = environment.game_over
@@ -99,8 +104,7 @@ def play_episodes(
     returns[over], lengths[over] = 0.0, 0
     if finished.min() > rounds:
       rounds = int(finished.min())
-      if is_out_of_time() or was_cut.any():
-        return
+      ended_all = rounds >= episodes_each or is_out_of_time() or bool(was_cut.any())
 
 
 def complete_rounds(played: Sequence[Episode], num_envs: int) -> list[Episode]:

@@ -166,6 +166,14 @@ def test_an_episode_that_never_ends_counts_with_its_return_so_far_in_the_last_ro
   assert sorted(e.episode_return for e in complete_rounds(played, 3)) == [0, 20, 40]
 
 
+def test_an_evaluation_steps_on_for_a_video_and_counts_nothing_more(answer):
+  policy = RemotePolicy(answer(Inference()), 'evaluator/0', 5, 0, lambda: False)
+  environment = CounterEnvironment([2, 3])
+  more = iter([True] * 10)
+  played = list(play_episodes(environment, policy, 1, goes_on=lambda: next(more, False)))
+  assert sorted(e.episode_return for e in played) == [0, 3] and next(more, None) is None
+
+
 def test_an_evaluator_without_time_plays_one_round(connect, answer):
   inference, monitor = Inference(), Monitor()
   options = evaluation(eval_seconds=1e-9)

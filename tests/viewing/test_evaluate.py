@@ -97,12 +97,14 @@ def test_every_kept_checkpoint_can_be_evaluated(finished_run, tmp_path, capsys):
   assert newest['score'] == score(capsys, tmp_path, finished_run, '--episodes=40')['score']
 
 
-@pytest.mark.parametrize('flags, frames', [((), 3 * 10), (('--video_frames=17',), 17)])
+@pytest.mark.parametrize(
+  'flags, frames', [((), 3 * 10), (('--episodes=2',), 3 * 10), (('--video_frames=17',), 17)]
+)
 def test_a_video_has_a_frame_for_each_row(finished_run, tmp_path, capsys, flags, frames):
   path = tmp_path / 'out.gif'
   text = play(capsys, finished_run, '--episodes=6', '--num_envs=2', f'--video={path}', *flags)
   assert f'{frames} frames' in text
-  assert ('--video_frames' in text) == bool(flags)
+  assert ('--video_frames' in text) == ('--video_frames=17' in flags)
   with Image.open(path) as video:
     assert video.n_frames == frames
     board = np.asarray(video.convert('L'))[: 10 * 32]
