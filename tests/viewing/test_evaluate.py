@@ -140,7 +140,7 @@ def test_a_recurrent_agent_of_r2d2_plays_atari_by_the_protocol_that_is_asked_for
   assert options.items() <= protocol['env_options'].items()
   assert found['score']['mean_length'] == 20
   with Image.open(tmp_path / 'out.gif') as video:
-    assert video.n_frames == 21
+    assert video.n_frames == 3 * 21  # Of --video_episodes.
 
 
 @pytest.mark.slow
