@@ -29,17 +29,15 @@ from environments import base, contract_check, errors, separate_process, user_fi
 from environments import options as env_options
 from environments.base import BatchedEnvironment, Described
 
-Factory = Callable[..., BatchedEnvironment]
-
 
 class Family(NamedTuple):
-  """A row of the table: the factory, or its 'module:function', and a line of help.
+  """A row of the table: the 'module:function' of the factory, and a line of help.
 
   `package` is what `make add` installs for a factory whose packages requirements.txt lacks. `quick` says
   that a step of an environment takes no longer than its part of a message to inference.
   """
 
-  factory: str | Factory
+  factory: str
   description: str
   package: str = ''
   quick: bool = False
@@ -75,19 +73,6 @@ _FAMILIES = {
     quick=True,
   ),
 }
-
-
-def register(family: str, factory: str | Factory, description: str = '') -> None:
-  """Adds a family to the table of this process, or replaces it.
-
-  Every process that makes the environment must call it. A line in the built-in table covers all.
-
-  Args:
-    family: the name before the colon.
-    factory: a factory, or 'module:function' to import it when it is first used.
-    description: one line of help.
-  """
-  _FAMILIES[family] = Family(factory, description)
 
 
 def families() -> dict[str, str]:
@@ -165,29 +150,19 @@ def check(name: str, options: str = '', python: str = '') -> specs.EnvironmentSp
 
 
 def _described(name: str, options: str, python: str) -> Described:
-  family = _FAMILIES.get(name.partition(':')[0])
-  if python and family and callable(family.factory):
-    raise ValueError(
-      f'--env={name} was registered by a function in this process, which {python} does not know; write '
-      '--env=path/to/file.py:FUNCTION instead.'
-    )
-  return _tried(_carried(name), options, family, python)
+  return _tried(_carried(name), options, python)
 
 
 @functools.cache
-def _tried(
-  name: str | user_file.Named, options: str, family: Family | None, python: str
-) -> Described:
+def _tried(name: str | user_file.Named, options: str, python: str) -> Described:
   flag = f'--env={name}'
   found: Described = separate_process.call(
-    'environments.registry:trial', name, options, family, flag=flag, python=python
+    'environments.registry:trial', name, options, flag=flag, python=python
   )
   return found
 
 
-def trial(
-  name: str | user_file.Named, options: str = '', family: Family | None = None
-) -> Described:
+def trial(name: str | user_file.Named, options: str = '') -> Described:
   """Makes one environment in this process and closes it; returns its description.
 
   An environment of a user's own file, or of a module that Gymnasium imports, is also stepped; see
@@ -196,7 +171,6 @@ def trial(
   Args:
     name: as in `make`.
     options: as in `make`.
-    family: the family of the name, if another process has registered it.
 
   Raises:
     ValueError: as in `make`, or the user's environment violates the interface; one sentence.
@@ -206,8 +180,6 @@ def trial(
     _, _, keywords = resolve({}, own, options)
     return contract_check.run(own, keywords)
   kind, _, task = own.partition(':')
-  if family is not None:
-    _FAMILIES[kind] = family
   module, colon, _ = task.partition(':')
   if kind == 'gymnasium' and colon:
     batch = make(own, contract_check.NUM_ENVS, 0, options)
@@ -276,18 +248,16 @@ def resolve(
   family, _, task = own.partition(':')
   if family not in table:
     raise _unknown_family(table, own, family)
-  factory: Any = table[family].factory
-  if not callable(factory):
-    module, _, function = factory.partition(':')
-    try:
-      factory = getattr(importlib.import_module(module), function)
-    except ModuleNotFoundError as error:
-      if not (package := table[family].package):
-        raise
-      raise ValueError(
-        f'--env={own} needs the package {package}, and there is no module {error.name}; run `make add '
-        f'PACKAGES={package}`.'
-      ) from error
+  module, _, function = table[family].factory.partition(':')
+  try:
+    factory = getattr(importlib.import_module(module), function)
+  except ModuleNotFoundError as error:
+    if not (package := table[family].package):
+      raise
+    raise ValueError(
+      f'--env={own} needs the package {package}, and there is no module {error.name}; run `make add '
+      f'PACKAGES={package}`.'
+    ) from error
   return factory, task, env_options.of_factory(family, factory, options)
 
 

@@ -5,14 +5,36 @@ import pytest
 
 from environments import options as env_options
 from environments import registry
-from environments.catch import Catch
 from environments.seeding import spawn
+
+FACTORIES = """
+from environments.catch import Catch
+
+
+def typed(task, num_envs, seed, *, flag=False, count=1, rate=0.5, label='a'):
+  catch = Catch(num_envs, seed)
+  catch.seen = {'task': task, 'flag': flag, 'count': count, 'rate': rate, 'label': label}
+  return catch
+
+
+def more(task, num_envs, seed, *, count=1, **others):
+  catch = Catch(num_envs, seed)
+  catch.seen = {'count': count, **others}
+  return catch
+
+
+def texts(task, num_envs, seed, **others: str):
+  catch = Catch(num_envs, seed)
+  catch.seen = others
+  return catch
+"""
 
 
 @pytest.fixture
-def table(monkeypatch):
-  """Lets a test change the table of families."""
-  monkeypatch.setattr(registry, '_FAMILIES', dict(registry._FAMILIES))
+def factories(tmp_path):
+  path = tmp_path / 'factories.py'
+  path.write_text(FACTORIES)
+  return path
 
 
 @pytest.mark.parametrize(
@@ -106,52 +128,28 @@ def test_changes_to_options_leave_the_others(options, changes, merged):
   assert env_options.merge(options, changes) == merged
 
 
-def test_options_are_parsed_in_the_types_of_their_defaults(table):
-  seen = {}
-
-  def factory(task, num_envs, seed, *, flag=False, count=1, rate=0.5, label='a'):
-    seen.update(task=task, flag=flag, count=count, rate=rate, label=label)
-    return Catch(num_envs, seed)
-
-  registry.register('mine', factory, 'for this test')
-  assert registry.families()['mine'] == 'for this test'
-  environment = registry.make('mine:a:b/c', 2, 0, 'flag=True,count=-3,rate=1e-3,label=x=y')
+def test_options_are_parsed_in_the_types_of_their_defaults(factories):
+  environment = registry.make(
+    f'{factories}:typed:a:b/c', 2, 0, 'flag=True,count=-3,rate=1e-3,label=x=y'
+  )
   assert environment.num_envs == 2
-  assert seen == {'task': 'a:b/c', 'flag': True, 'count': -3, 'rate': 1e-3, 'label': 'x=y'}
-  assert type(seen['flag']) is bool
-  registry.make('mine', 1, 0, 'flag=no')
-  assert seen == {'task': '', 'flag': False, 'count': 1, 'rate': 0.5, 'label': 'a'}
+  expected = {'task': 'a:b/c', 'flag': True, 'count': -3, 'rate': 1e-3, 'label': 'x=y'}
+  assert environment.seen == expected and type(environment.seen['flag']) is bool
+  default = registry.make(f'{factories}:typed', 1, 0, 'flag=no').seen
+  assert default == {'task': '', 'flag': False, 'count': 1, 'rate': 0.5, 'label': 'a'}
 
 
-def test_a_factory_with_keywords_takes_any_option(table):
-  seen = {}
-
-  def typed(task, num_envs, seed, *, count=1, **others):
-    seen.update(count=count, **others)
-    return Catch(num_envs, seed)
-
-  def texts(task, num_envs, seed, **others: str):
-    seen.update(others)
-    return Catch(num_envs, seed)
-
-  registry.register('mine', typed)
-  registry.make('mine', 1, 0, 'count=2,size=3,rate=0.5,flag=false,word=x=y')
+def test_a_factory_with_keywords_takes_any_option(factories):
+  options = 'count=2,size=3,rate=0.5,flag=false,word=x=y'
+  seen = registry.make(f'{factories}:more', 1, 0, options).seen
   assert seen == {'count': 2, 'size': 3, 'rate': 0.5, 'flag': False, 'word': 'x=y'}
-  registry.register('mine', texts)
-  registry.make('mine', 1, 0, 'size=3')
-  assert seen['size'] == '3'
+  assert registry.make(f'{factories}:texts', 1, 0, 'size=3').seen == {'size': '3'}
 
 
-def test_a_factory_can_be_named_by_a_string(table):
-  registry.register('mine', 'environments.catch:make')
-  assert registry.make_spec('mine', 'rows=3').observations.shape == (3, 5)
-
-
-def test_a_family_of_this_process_is_tried_in_another(table):
-  registry.register('mine', 'environments.catch:make')
-  assert registry.check('mine', 'rows=3').observations.shape == (3, 5)
-  with pytest.raises(ValueError, match=r'^--env_options=row: mine has no such option'):
-    registry.check('mine', 'row=3')
+def test_a_family_is_tried_in_another_process():
+  assert registry.check('catch', 'rows=3').observations.shape == (3, 5)
+  with pytest.raises(ValueError, match=r'^--env_options=row: catch has no such option'):
+    registry.check('catch', 'row=3')
 
 
 def test_every_family_has_a_line_of_help():
