@@ -202,7 +202,7 @@ def _text(result: dict[str, Any]) -> str:
     f'return       {score["mean"]:.4g} +- {score["standard_error"]:.2g} (standard error)',
     f'             median {score["median"]:.4g}, {score["minimum"]:.4g} to {score["maximum"]:.4g}',
     f'episodes     {score["episodes"]}, of {score["mean_length"]:.4g} steps on average',
-    f'parameters   {file}  {counts or "(of an earlier end of this run)"}',
+    f'parameters   {file}  {counts or "(saved before the end of the run)"}',
     f'environment  {protocol["env"]}' + (f'  {options}' if options else ''),
     f'protocol     {acting}, raw rewards, {whole}, {protocol["episodes_each"]} from each of '
     f'{protocol["num_envs"]} environments, action repeat {protocol["action_repeat"]}, seed '

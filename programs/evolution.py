@@ -79,6 +79,11 @@ class Config(CommonConfig):
         f'--num_workers={workers} is more than --virtual_workers={parts}, of which each '
         'plays one at a time; raise --virtual_workers.'
       )
+    if self.run.accelerator != 'cpu':
+      raise ValueError(
+        f'--accelerator={self.run.accelerator} has no effect: the workers of evolution strategies play '
+        'on CPUs; leave it out.'
+      )
     if self.evaluation.video_period and self.in_jax:
       raise ValueError(
         f'--video_period={self.evaluation.video_period:g} is not for environments in JAX, which are '

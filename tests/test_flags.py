@@ -183,6 +183,8 @@ def _slow(*values):
     (['--num_replicas=0'], ['--num_replicas is 0', '1 or more']),
     (['--num_replicas=2', '--lp_launch_type=local_mt'], ['--num_replicas', 'local_mp']),
     (['--num_replicas=2', '--accelerator=tpu'], ['--num_replicas', 'a TPU host', '--launcher']),
+    (['--program=evolution', '--accelerator=gpu'], ['--accelerator=gpu has no effect']),
+    (['--program=gala', '--accelerator=tpu'], ['same TPU chips', 'a single node']),
     (['--run_dir=/proc/nothing'], ['--run_dir', 'cannot be written']),
     (['--placement=/nothing.yaml'], ['--placement=/nothing.yaml', 'cannot be read']),
     (['--launcher=ray', '--lp_launch_type=local_mt'], ['--lp_launch_type', '--launcher=local']),

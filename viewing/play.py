@@ -20,7 +20,10 @@ ACT = jax.jit(jax.export.deserialize(bytearray((FOLDER / 'policy.bin').read_byte
 
 
 class Policy:
-  """Acts in B environments. Exploration 0 is greedy; 1 is as in training (R2D2, QT-Opt: at random)."""
+  """Acts in B environments.
+
+  Exploration 0 is greedy; 1 is as in training, or for Q-learning at random (R2D2, PQN, QT-Opt).
+  """
 
   def __init__(self, batch_size: int, seed: int = 0, exploration: float = SPECS['exploration']):
     keys = jax.random.split(jax.random.key(seed, impl=SPECS['key_impl']), batch_size)

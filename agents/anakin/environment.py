@@ -150,3 +150,8 @@ def _step(
 ) -> tuple[Any, Timestep]:
   action = action.astype(jax.dtypes.canonicalize_dtype(environment.action_spec.dtype))
   return environment.step(state, action, key)
+
+
+def as_arrays(state: Nest) -> Nest:
+  """Returns a state without Python numbers and weak types, so that its dtypes are always the same."""
+  return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), state)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from agents.agent import Agent
-from agents.anakin.environment import JaxEnvironment, next_rows
+from agents.anakin.environment import JaxEnvironment, as_arrays, next_rows
 from agents.types import FIRST, LAST, Array, Nest, Timestep, Unroll
 
 
@@ -86,7 +86,7 @@ def begin(
     lambda x: jnp.zeros((num_envs, num_past, *x.shape[1:]), x.dtype), Past(row, before)
   )
   return Streams(
-    environment=_strong(state),
+    environment=as_arrays(state),
     key=jax.random.key_data(keys),
     exploration=exploration,
     environment_id=jnp.arange(num_envs, dtype=jnp.int32),
@@ -116,7 +116,7 @@ def advance(
   )
   first = timestep.step_type == FIRST
   return streams._replace(
-    environment=_strong(state),
+    environment=as_arrays(state),
     key=jax.random.key_data(keys),
     before=streams.after,
     after=after,
@@ -196,8 +196,3 @@ def _split(keys: Array) -> tuple[Array, Array, Array]:
   """
   split = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
   return split[:, 0], split[:, 1], split[:, 2]
-
-
-def _strong(state: Nest) -> Nest:
-  """Returns the state without weak types, as the carry of a loop requires."""
-  return jax.tree.map(lambda x: jnp.asarray(x, x.dtype), state)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from agents.agent import Agent
-from agents.anakin.environment import JaxEnvironment
+from agents.anakin.environment import JaxEnvironment, as_arrays
 from agents.evolution.agent import Evolution
 from agents.types import LAST, Array, Nest, Timestep
 
@@ -57,7 +57,7 @@ def play(
     action, core_state = act(agent, params, agent.initial_core_state(1), timestep, act_key)
     seen = agent.having_seen(agent.nothing_seen(), timestep.observation)
     over, none = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
-    parts = _strong(state), _strong(core_state), _strong(seen)
+    parts = as_arrays(state), as_arrays(core_state), as_arrays(seen)
     return Episode(*parts, action, key, over, jnp.float32(0.0), none)
 
   def advance(params: Nest, episode: Episode) -> Episode:
@@ -70,9 +70,9 @@ def play(
     # As elsewhere, the observation after the last action does not count.
     seen = jax.tree.map(lambda old, new: jnp.where(over, old, new), episode.seen, seen)
     after = Episode(
-      _strong(state),
-      _strong(core_state),
-      _strong(seen),
+      as_arrays(state),
+      as_arrays(core_state),
+      as_arrays(seen),
       action,
       key,
       over,
@@ -87,8 +87,3 @@ def play(
   episodes = jax.vmap(begin)(params, keys)
   episodes = jax.lax.while_loop(goes_on, lambda now: jax.vmap(advance)(params, now), episodes)
   return episodes.episode_return, episodes.length, episodes.seen
-
-
-def _strong(state: Nest) -> Nest:
-  """Returns the state without weak types, as the carry of a loop requires."""
-  return jax.tree.map(lambda x: jnp.asarray(x, x.dtype), state)

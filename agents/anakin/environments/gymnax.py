@@ -8,9 +8,8 @@ import dm_env.specs
 import gymnax
 import jax
 
-from agents.anakin.environment import begin_episode, transition
+from agents.anakin.environment import as_arrays, begin_episode, transition
 from agents.anakin.environments import errors, gymnax_spaces
-from agents.anakin.environments.suite import as_arrays
 from agents.types import Array, Nest, Timestep
 
 

@@ -15,9 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnax.environments.minatar import seaquest, seaquest_helpers
 
-from agents.anakin.environment import begin_episode, transition
+from agents.anakin.environment import as_arrays, begin_episode, transition
 from agents.anakin.environments import errors
-from agents.anakin.environments.suite import as_arrays
 from agents.types import Array, Nest, Timestep
 
 _GAMES = ('Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders')

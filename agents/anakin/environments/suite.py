@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from agents.anakin.environment import begin_episode, transition
+from agents.anakin.environment import as_arrays, begin_episode, transition
 from agents.anakin.environments import errors
 from agents.types import Array, Nest, Timestep
 
@@ -174,8 +174,3 @@ def defaults(constructor: Callable[..., Any]) -> dict[str, Any]:
     if type(p.default) in (bool, int, float, str)
     or (p.default is None and 'int' in str(p.annotation))
   }
-
-
-def as_arrays(state: Nest) -> Nest:
-  """Returns a state without Python numbers and weak types, so that its dtypes are always the same."""
-  return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), state)
