@@ -21,7 +21,7 @@ def check(placement: Mapping[str, Resources], sizes: Mapping[str, int], one_proc
 
   Args:
     placement: resources of each group.
-    sizes: nodes of each group.
+    sizes: nodes of each group of the graph, which need not have all of the placement.
     one_process: whether its nodes are threads of one process.
 
   Raises:
@@ -38,7 +38,7 @@ def check(placement: Mapping[str, Resources], sizes: Mapping[str, int], one_proc
         f'each node of group {label!r}, one for each of --num_replicas, needs a TPU host of its own; '
         'use a --launcher for several machines.'
       )
-    if sizes[label] > 1 and resources.accelerator_kind == 'tpu' and not one_process:
+    if sizes.get(label, 0) > 1 and resources.accelerator_kind == 'tpu' and not one_process:
       raise ValueError(
         f'the {sizes[label]} nodes of group {label!r} would open the same TPU chips, which only one '
         'process can; use a --launcher for several machines, or a single node.'

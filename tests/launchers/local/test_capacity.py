@@ -19,8 +19,8 @@ def test_two_groups_do_not_get_the_same_tpu_chips_on_one_machine(chips):
 
 
 def test_two_nodes_of_a_group_do_not_get_the_same_tpu_chips_on_one_machine():
-  placement = {'learner': Resources(accelerator='tpu')}
-  capacity.check(placement, {'learner': 1}, one_process=False)
+  placement = {'learner': Resources(accelerator='tpu'), 'evaluator': Resources()}
+  capacity.check(placement, {'learner': 1}, one_process=False)  # Without an evaluator.
   with pytest.raises(ValueError, match=r"the 2 nodes of group 'learner' would open the same TPU"):
     capacity.check(placement, {'learner': 2}, one_process=False)
 
