@@ -98,7 +98,7 @@ def make(settings: dict[str, Any], returns: Returns) -> Any:
     GymnasiumPufferEnv, env_creator=lambda: Watched(games.make(settings), returns)
   )
   if settings['torso'] == 'mlp':
-    # MuJoCo's steps take most of the time, and PufferLib has processes for that. Their returns stay there.
+    # Steps of MuJoCo take most of the time, and PufferLib has processes for that. Returns stay there.
     workers = settings['num_actors']
     return pufferlib.vector.make(
       creator, backend='Multiprocessing', num_envs=num_envs, num_workers=workers
