@@ -304,8 +304,12 @@ class Contract(NodeContract):
     """Starts a launcher and waits until its nodes run; returns the launcher."""
     launcher = engine.start(run_dir)
     try:
-      engine.wait_until(lambda: (run_dir / 'pid').exists() or launcher.poll() is not None)
-      assert launcher.poll() is None and len(engine.nodes(run_dir)) >= 2
+      # The node that writes its pid may run before the other one's process has begun.
+      engine.wait_until(
+        lambda: launcher.poll() is not None
+        or ((run_dir / 'pid').exists() and len(engine.nodes(run_dir)) >= 2)
+      )
+      assert launcher.poll() is None
     except BaseException:
       launcher.kill()
       raise

@@ -231,9 +231,8 @@ def driver(engine, tmp_path):
   launcher = engine.start(tmp_path)
   try:
     _wait_until((tmp_path / 'pid').exists, alive(launcher))
-    children = _node_processes()
-    assert len(children) == 2
-    yield launcher, children
+    _wait_until(lambda: len(_node_processes()) == 2, alive(launcher))
+    yield launcher, _node_processes()
   finally:
     launcher.kill()
     launcher.wait()
