@@ -104,7 +104,7 @@ _HALF_CHEETAH = {
   'impala': ("Gymnasium's HalfCheetah-v5, one after the other in an actor",),
   'sample_factory': ('HalfCheetah-v4, one after the other in a worker',),
   'pufferlib': (
-    'HalfCheetah-v4, one after the other in each of --num_actors processes; no returns are reported',
+    'HalfCheetah-v4, one after the other; in processes, which wait actively, it is slower on two cores',
     'observations are not normalised',
     'one PyTorch thread, since more take longer for so small a network',
   ),

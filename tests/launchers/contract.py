@@ -306,8 +306,10 @@ class Contract(NodeContract):
     try:
       # The node that writes its pid may run before the other one's process has begun.
       engine.wait_until(
-        lambda: launcher.poll() is not None
-        or ((run_dir / 'pid').exists() and len(engine.nodes(run_dir)) >= 2)
+        lambda: (
+          launcher.poll() is not None
+          or ((run_dir / 'pid').exists() and len(engine.nodes(run_dir)) >= 2)
+        )
       )
       assert launcher.poll() is None
     except BaseException:

@@ -97,10 +97,4 @@ def make(settings: dict[str, Any], returns: Returns) -> Any:
   creator = functools.partial(
     GymnasiumPufferEnv, env_creator=lambda: Watched(games.make(settings), returns)
   )
-  if settings['torso'] == 'mlp':
-    # Steps of MuJoCo take most of the time, and PufferLib has processes for that. Returns stay there.
-    workers = settings['num_actors']
-    return pufferlib.vector.make(
-      creator, backend='Multiprocessing', num_envs=num_envs, num_workers=workers
-    )
   return pufferlib.vector.make(creator, backend='Serial', num_envs=num_envs)

@@ -271,7 +271,7 @@ TASKS = (
     peer=True,
     missed=(
       "`anakin`, V-trace, stays below purejaxrl's PPO: it does one gradient step a batch. `anakin-pqn` "
-      "stays below PPO as well, and a little below two seeds of its authors' code."
+      "stays below PPO as well, and a little below its authors' code."
     ),
   ),
   _in_gymnax('Asterix', (5.0, 15.0)),
