@@ -77,14 +77,26 @@ class ReplayLoader:
         stack.enter_context(contextlib.closing(shard))
       while True:
         self._poll(shards)
-        if any(shard.missing(self._wanted(k)) for k, shard in enumerate(shards)):
-          self._fill(shards, columns)
+        if (
+          self._some_missing(shards) and self._fill(shards, columns) and self._some_missing(shards)
+        ):
+          raise lifecycle.NonRetryableError(
+            f'{", ".join(self._options.run_dirs)}: there are fewer recorded transitions than when the '
+            'program was launched; put back what was removed, or launch it again.'
+          )
         activity.mark(activity.IDLE)
         if self._stop.wait(_CHECK_SECONDS):
           return
 
-  def _fill(self, shards: Sequence[_Shard], columns: Columns) -> None:
-    """Writes what the servers lack, in one pass over the files; ends early if one loses any."""
+  def _some_missing(self, shards: Sequence[_Shard]) -> bool:
+    return any(shard.missing(self._wanted(k)) for k, shard in enumerate(shards))
+
+  def _fill(self, shards: Sequence[_Shard], columns: Columns) -> bool:
+    """Writes what the servers lack, in one pass over the files; ends early if one loses any.
+
+    Returns:
+      Whether the pass was a whole one.
+    """
     options, first = self._options, 0
     for chunk in transitions.read(options.run_dirs, options.recorded, options.wanted):
       count = len(chunk['action'])
@@ -101,9 +113,10 @@ class ReplayLoader:
         self._poll(shards)
         if any(shard.size < size for shard, size in zip(shards, expected, strict=True)):
           logging.warning('a replay server has lost transitions; they are loaded again')
-          return
+          return False
       first += count
     logging.info('loaded %d transitions', sum(self._held))
+    return True
 
   def _poll(self, shards: Sequence[_Shard]) -> None:
     """Waits until every server has accepted what is in flight, and updates the sizes."""

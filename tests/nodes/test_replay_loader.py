@@ -1,5 +1,6 @@
 """The replay loader, against real replay servers."""
 
+import os
 import queue
 import threading
 import types
@@ -21,7 +22,7 @@ from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.packing import Columns
 from nodes.unrolls.replay_client import ReplayClient
 from nodes.unrolls.table_names import OFFLINE
-from rundir import audit
+from rundir import audit, recorded_unrolls
 from tests.nodes.unrolls import stream
 from tests.ports import unused_port
 from tests.waiting import DEADLINE, end_of_writers, wait_until
@@ -236,3 +237,13 @@ def test_of_many_transitions_it_loads_as_many_as_wanted(servers):
   assert found <= servers.wanted() and found.total() == 101
   # Of the whole recording, not of its beginning: rows 0 to 298 of environment 0.
   assert {int(row) // 100 for row, _ in found if row < 1000} == {0, 1, 2}
+
+
+def test_data_that_were_removed_after_the_launch_end_it_with_a_sentence(servers):
+  os.remove(recorded_unrolls.chunks(str(servers.run_dir))[1])
+  servers.load()
+  wait_until(lambda: not servers.errors.empty())
+  error = servers.errors.get()
+  assert isinstance(error, lifecycle.NonRetryableError) and 'fewer recorded transitions' in str(
+    error
+  )
