@@ -15,7 +15,8 @@ GROUPS = (
       "All ids of three experiments under bsuite's protocol: one environment, and every training "
       'episode counts. A score is between 0 and 1. Curves are the mean training return over the ids. '
       "*Published* scores are of bsuite's own agents. The other experiments are not run: their ids, "
-      'without `mnist`, have up to 164 million steps, more than a day an agent at the rate of these rows.'
+      'without `mnist`, have up to 164 million steps, more than a day an agent at the rate of these '
+      'rows.'
     ),
   ),
 )
