@@ -113,7 +113,7 @@ TASKS = (
     'Walker2d',
     (1000.0, 3500.0),
     sac=('3591.45 ± 911.33', '3863.203 ± 254.347'),
-    missed='`sac` has a tenth of the published steps. One seed walks by then, and two have only begun to.',
+    missed='`sac` has a tenth of the published steps. One seed walks by then, two have only begun.',
   ),
   Task(
     name='reacher',
