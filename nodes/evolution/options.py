@@ -20,7 +20,7 @@ class WorkerOptions(CheckedOptions):
   )
   episode_steps: int = option(
     100_000,
-    "steps after which a worker's episode counts with its return so far, for environments without a "
-    'shorter limit of their own, where a policy may play for ever',
+    'steps after which a worker cuts an episode, whose return so far counts; a policy could otherwise '
+    'play for ever in an environment without a time limit',
     at_least=1,
   )
