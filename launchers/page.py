@@ -10,9 +10,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from environments.interpreters import ROOT
 from launchers import streams
 
-_WATCH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'watch.py')
+_WATCH = os.path.join(ROOT, 'watch.py')
 
 
 def listen(port: int) -> socket.socket:

@@ -9,6 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from environments.interpreters import ROOT
 from launchers import page, stop_requests, streams, terminal
 from launchers.graph import flow, picture
 from rundir import evaluation_gap, files, graph_file, run_directory, run_end
@@ -16,7 +17,7 @@ from rundir import evaluation_gap, files, graph_file, run_directory, run_end
 if TYPE_CHECKING:
   from launchers.engine import Engine, Job
 
-_LAUNCH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'launch.py')
+_LAUNCH = os.path.join(ROOT, 'launch.py')
 
 
 def start(engine: Engine, job: Job) -> int:

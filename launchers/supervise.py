@@ -36,7 +36,7 @@ class RunCallbacks:
   """Callbacks of a launcher that supervises a program.
 
   Attributes:
-    accepted: called once the program can no longer be refused.
+    accepted: called once the program can no longer be refused, as when its nodes are supervised.
     started: called once every address is bound.
     restarted: called with the name of each node that will be restarted.
     beats: called once a second with the latest heartbeat of each node that has sent one. It is at most
@@ -82,6 +82,7 @@ def supervise[N: Node](
     The exit code: 0, FAILED, or that of the first request.
   """
   supervision = _Supervision(nodes, requests, out or sys.stderr, callbacks, node_timeout)
+  callbacks.accepted()
   try:
     return supervision.run()
   except BaseException:

@@ -37,7 +37,7 @@ def shown(
   title: str,
   run_dir: str,
   node_output: str = FILES,
-  running: Callable[[], object] = lambda: None,
+  accepted: Callable[[], object] = lambda: None,
   slurm_job: str = '',
 ) -> Iterator[RunCallbacks]:
   """Shows a program in the terminal while it is supervised, and records it in its run directory.
@@ -50,8 +50,7 @@ def shown(
     title: title of the view.
     run_dir: the run directory.
     node_output: FILES; or TERMINAL to show the output of the nodes instead of a live table.
-    running: called once the program can no longer be refused, and again and again while every node that
-      started is supervised.
+    accepted: as in `RunCallbacks`.
     slurm_job: as in `run_directory.record_launcher`.
 
   Yields:
@@ -79,7 +78,6 @@ def shown(
     run_directory.record_restart(run_dir, node)
 
   def beats(beats: Mapping[str, Beat]) -> None:
-    running()
     view.beats(beats)
     processes.note(beats)
 
@@ -88,7 +86,7 @@ def shown(
       part.close()
 
   try:
-    yield RunCallbacks(running, started, restarted, beats, ended)
+    yield RunCallbacks(accepted, started, restarted, beats, ended)
   finally:
     run_directory.delete_launcher(run_dir)
     ended()

@@ -340,7 +340,7 @@ def test_nodes_that_have_run_leave_the_new_record_whatever_ends_the_launcher(
   run_end.record_end(str(tmp_path), 0, 3.0)
 
   def launch(self, job, callbacks):
-    callbacks.beats({})
+    callbacks.accepted()
     if last_ctrl_c == 'never':
       raise RuntimeError('a defect of the launcher, after hours')
     return 130

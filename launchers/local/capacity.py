@@ -16,12 +16,12 @@ _CROWDED = 8
 _OTHER_FILES = 200  # Of the launcher, besides one for each node.
 
 
-def check(placement: Mapping[str, Resources], sizes: Mapping[str, int], one_process: bool) -> None:
+def check(program: lp.Program, placement: Mapping[str, Resources], one_process: bool) -> None:
   """Checks that a program can run on one machine.
 
   Args:
+    program: the graph.
     placement: resources of each group.
-    sizes: nodes of each group of the graph, which need not have all of the placement.
     one_process: whether its nodes are threads of one process.
 
   Raises:
@@ -38,9 +38,10 @@ def check(placement: Mapping[str, Resources], sizes: Mapping[str, int], one_proc
         f'each node of group {label!r}, one for each of --num_replicas, needs a TPU host of its own; '
         'use a --launcher for several machines.'
       )
-    if sizes.get(label, 0) > 1 and resources.accelerator_kind == 'tpu' and not one_process:
+  for label, nodes in program.groups.items():
+    if len(nodes) > 1 and placement[label].accelerator_kind == 'tpu' and not one_process:
       raise ValueError(
-        f'the {sizes[label]} nodes of group {label!r} would open the same TPU chips, which only one '
+        f'the {len(nodes)} nodes of group {label!r} would open the same TPU chips, which only one '
         'process can; use a --launcher for several machines, or a single node.'
       )
   tpus = [(k, set(r.devices)) for k, r in placement.items() if r.accelerator_kind == 'tpu']

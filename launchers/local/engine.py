@@ -37,7 +37,7 @@ class Local(Engine):
 
   def check(self, job: Job, dry_run: bool) -> Sequence[str]:
     """Raises ValueError for groups that one machine cannot run; warns about too few cores."""
-    capacity.check(job.placement, _sizes(job), one_process=not self.sends_nodes)
+    capacity.check(job.program, job.placement, one_process=not self.sends_nodes)
     if self.sends_nodes:
       capacity.check_files(job.program)
     crowding = capacity.crowding(job.program, job.placement)
@@ -45,8 +45,8 @@ class Local(Engine):
 
   def place(self, job: Job) -> Job:
     """Chooses the GPUs of the groups."""
-    assigned = accelerators.assigned(job.placement, _sizes(job))
-    job = dataclasses.replace(job, placement=assigned)
+    sizes = {label: len(nodes) for label, nodes in job.program.groups.items()}
+    job = dataclasses.replace(job, placement=accelerators.assigned(job.placement, sizes))
     if chosen := accelerators.describe(job.placement):
       streams.say(chosen)
     return job
@@ -91,7 +91,3 @@ class Threads(Local):
     """Starts the threads, and waits for them."""
     isolation.warn_of_threads(self.isolate, job.placement)
     return threads.launch(job.program, callbacks)
-
-
-def _sizes(job: Job) -> dict[str, int]:
-  return {label: len(nodes) for label, nodes in job.program.groups.items()}

@@ -5,24 +5,32 @@ from launchers.placement import Resources
 from tests.launchers import nodes
 
 
+def graph(**sizes):
+  """Returns a graph with as many nodes in each group."""
+  program = nodes.program()
+  program.groups.clear()
+  program.groups.update({label: [None] * size for label, size in sizes.items()})
+  return program
+
+
 @pytest.mark.parametrize('chips', [((), ()), ((0, 1), ()), ((0, 1), (1, 2))])
 def test_two_groups_do_not_get_the_same_tpu_chips_on_one_machine(chips):
   def where(accelerator, chips):
     one, other = (Resources(accelerator=accelerator, devices=devices) for devices in chips)
     return {'learner': one, 'actor': Resources(), 'inference': other}
 
-  sizes = {'learner': 1, 'actor': 4, 'inference': 1}
+  program = graph(learner=1, actor=4, inference=1)
   with pytest.raises(ValueError, match=r"groups 'learner' and 'inference' .* the same TPU chips"):
-    capacity.check(where('tpu', chips), sizes, one_process=False)
-  capacity.check(where('gpu', chips), sizes, one_process=False)
-  capacity.check(where('tpu', ((0, 1), (2,))), sizes, one_process=False)
+    capacity.check(program, where('tpu', chips), one_process=False)
+  capacity.check(program, where('gpu', chips), one_process=False)
+  capacity.check(program, where('tpu', ((0, 1), (2,))), one_process=False)
 
 
 def test_two_nodes_of_a_group_do_not_get_the_same_tpu_chips_on_one_machine():
   placement = {'learner': Resources(accelerator='tpu'), 'evaluator': Resources()}
-  capacity.check(placement, {'learner': 1}, one_process=False)  # Without an evaluator.
+  capacity.check(graph(learner=1), placement, one_process=False)  # Without an evaluator.
   with pytest.raises(ValueError, match=r"the 2 nodes of group 'learner' would open the same TPU"):
-    capacity.check(placement, {'learner': 2}, one_process=False)
+    capacity.check(graph(learner=2), placement, one_process=False)
 
 
 def test_far_too_few_cores_get_a_remark(monkeypatch):
