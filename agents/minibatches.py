@@ -38,17 +38,17 @@ class MinibatchState(NamedTuple):
 
 
 def make_samples(
-  rows: Samples, core_state: Nest, network: RecurrentNetwork, *, whole_unrolls: bool
+  config: MinibatchesConfig, rows: Samples, core_state: Nest, network: RecurrentNetwork
 ) -> Samples:
   """Returns the samples of a batch of unrolls.
 
   Args:
+    config: says whether a sample is an unroll or a transition.
     rows: `[T, B, ...]`, without the bootstrap row; their `core_state` is not used.
     core_state: before the first row, `[B, ...]` per leaf.
-    network: has no core, unless `whole_unrolls`.
-    whole_unrolls: whether a sample is an unroll, as a core needs. Otherwise it is one transition.
+    network: has no core where samples are transitions.
   """
-  if whole_unrolls:
+  if config.minibatches_of_unrolls:
     return swapped(rows._replace(core_state=None))._replace(core_state=core_state)
   of_rows = network.core_state_of_rows(core_state, rows.timestep)
   samples = swapped(rows._replace(core_state=of_rows))

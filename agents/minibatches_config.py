@@ -24,13 +24,25 @@ class MinibatchesConfig(OptimizerConfig):
     """Gradient steps in one learner step."""
     return self.num_epochs * self.num_minibatches
 
+  @property
+  def unroll_rows(self) -> int:
+    """Rows of an unroll: one after its transitions only bootstraps."""
+    raise NotImplementedError
+
+  @property
+  def minibatches_of_unrolls(self) -> bool:
+    """Whether minibatches have whole unrolls, as a core needs; otherwise they have transitions."""
+    raise NotImplementedError
+
   def samples(self, unrolls: int) -> tuple[int, str]:
     """Returns how many samples a batch has, of which minibatches are made, and what they are.
 
     Args:
       unrolls: in the batch.
     """
-    raise NotImplementedError
+    if self.minibatches_of_unrolls:
+      return unrolls, 'unrolls'
+    return unrolls * (self.unroll_rows - 1), 'transitions'
 
   def check_batch(self, flag: str, unrolls: int, num_devices: int, devices: str) -> None:
     """Checks that a batch divides into equal minibatches on every device; see `OptimizerConfig`."""

@@ -49,7 +49,6 @@ class PolicyAgent(NetworkAgent):
 
   Attributes:
     network: the network; it outputs `PolicyValue`s.
-    looped_network: the same network, with the same parameters, for use within a loop.
     distribution: the policy's distribution, with the logits as parameters.
 
   Raises:
@@ -84,7 +83,6 @@ class PolicyAgent(NetworkAgent):
       self.distribution.num_logits, self.distribution.num_free, twins, config.init
     )
     self.network = RecurrentNetwork(config, observation_spec, action_spec, head, twins=twins)
-    self.looped_network = self.network.for_loops()
     self._optimizer = Optimizer(config, gradient_steps)
 
   def exploration(self, num_environments: int) -> np.ndarray:

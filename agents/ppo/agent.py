@@ -48,6 +48,9 @@ class PPO(ActorCritic):
   steps each. Values, targets and advantages are computed once, with the parameters before the update.
   Equal states and batches give equal updates. A minibatch is a mean over all devices, so under
   `jax.jit` the result is the same on one device and sharded over many.
+
+  Attributes:
+    looped_network: the network, with the same parameters, for use within a loop.
   """
 
   Config = PPOConfig
@@ -60,6 +63,7 @@ class PPO(ActorCritic):
   ) -> None:
     super().__init__(config, observation_spec, action_spec, config.gradient_steps_per_update)
     self._config: PPOConfig = config
+    self.looped_network = self.network.for_loops()
 
   def init(self, key: Array) -> MinibatchState:
     """Returns a new learner state."""
@@ -139,8 +143,7 @@ class PPO(ActorCritic):
       core_state=None,
     )
     core_state = normalization.without_return(unrolls.core_state)
-    whole = config.minibatch_of == 'unrolls'
-    return minibatches.make_samples(samples, core_state, self.network, whole_unrolls=whole), metrics
+    return minibatches.make_samples(config, samples, core_state, self.network), metrics
 
   def targets(self, values: Array, rhos: Array, timestep: Timestep, valid: Array) -> Targets:
     """Returns targets of values, and generalized advantages, `[T, B]`. See the base class."""

@@ -46,10 +46,10 @@ class PPOConfig(ActorCriticConfig, MinibatchesConfig):
     'which weighs later differences by clipped importance weights.',
   )
 
-  def samples(self, unrolls: int) -> tuple[int, str]:
-    """Returns how many samples a batch has, and what they are; see the base class."""
-    single = self.minibatch_of == 'transitions'
-    return unrolls * (self.unroll_length if single else 1), self.minibatch_of
+  @property
+  def minibatches_of_unrolls(self) -> bool:
+    """Whether minibatches have whole unrolls; see the base class."""
+    return self.minibatch_of == 'unrolls'
 
   def check_batch(self, flag: str, unrolls: int, num_devices: int, devices: str) -> None:
     """Checks that a batch divides into equal minibatches on every device; see `OptimizerConfig`."""

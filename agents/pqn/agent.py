@@ -186,7 +186,5 @@ class PQN(QLearning):
     metrics = {'target_value': masked.mean(target, valid)}
     timestep, action = jax.tree.map(lambda x: x[:-1], (timestep, action))
     samples = Samples(timestep, action, valid, target, core_state=None)
-    whole = self._config.minibatches_of_unrolls
-    return minibatches.make_samples(
-      samples, unrolls.core_state, self.network, whole_unrolls=whole
-    ), metrics
+    samples = minibatches.make_samples(self._config, samples, unrolls.core_state, self.network)
+    return samples, metrics

@@ -52,11 +52,5 @@ class PQNConfig(EpsilonConfig, RewardsConfig, MinibatchesConfig, NetworkConfig):
 
   @property
   def minibatches_of_unrolls(self) -> bool:
-    """Whether minibatches have whole unrolls, as a core needs; otherwise they have transitions."""
+    """Whether minibatches have whole unrolls; see the base class."""
     return self.core != 'none'
-
-  def samples(self, unrolls: int) -> tuple[int, str]:
-    """Returns how many samples a batch has, and what they are; see the base class."""
-    if self.minibatches_of_unrolls:
-      return unrolls, 'unrolls'
-    return unrolls * self.unroll_length, 'transitions'

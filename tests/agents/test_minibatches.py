@@ -10,6 +10,7 @@ import pytest
 from agents import minibatches
 from agents.axes import swapped
 from agents.ppo.agent import Samples
+from agents.ppo.config import PPOConfig
 
 EPOCHS, SAMPLES, MINIBATCHES = 3, 24, 4
 
@@ -76,9 +77,9 @@ def test_samples_are_unrolls_or_their_rows_one_by_one(whole):
   unrolls = jnp.arange(SAMPLES * 2).reshape(SAMPLES, 2)
   observation = jnp.stack([unrolls, unrolls], axis=-1)
   rows = swapped(Samples(observation, *[unrolls] * 7, core_state=None))
-  samples = minibatches.make_samples(
-    rows, {'frames': observation[:, 0]}, FramesOfRows(), whole_unrolls=whole
-  )
+  config = PPOConfig(minibatch_of='unrolls' if whole else 'transitions')
+  core_state = {'frames': observation[:, 0]}
+  samples = minibatches.make_samples(config, rows, core_state, FramesOfRows())
   expected = unrolls if whole else unrolls.reshape(-1, 1)
   np.testing.assert_array_equal(samples.advantage, expected)
   assert samples.timestep.shape == (*expected.shape, 2)
