@@ -153,12 +153,12 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
         f'leave out what changes observations or actions of --env_options={args.env_options}.'
       )
     params = serialisation.params(kept, shapes.params(agent), advice)
-    watched, is_recording = environment, lambda: False
-    if args.video:
-      watched, is_recording = video, lambda: not video.complete
+    watched = video if args.video else environment
     max_steps = config.evaluation.eval_episode_steps
     policy = LocalPolicy(agent, params, num_envs, seed, args.sample)
-    played = evaluation.play(watched, episodes_each, policy, max_steps, is_recording)
+    played = evaluation.play(
+      watched, episodes_each, policy, max_steps, lambda: bool(args.video) and not video.complete
+    )
   protocol = {
     'program': run.program,
     'env': config.run.env,

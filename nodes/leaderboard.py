@@ -131,15 +131,14 @@ class Leaderboard:
       self._finished[member] = counts, params
       if self._served is not None or len(self._finished) < self._options.population.num_members:
         return
-      for number in sorted(self._finished):
-        counts, params = self._finished[number]
-        if params is not None:
-          logging.warning('no member has a score; the run has the parameters of member %d', number)
-          self._serve(_Served(0, counts, params))
-          return
-      self._failure = (
-        'no member of the population has finite parameters; lower the ranges of --tune'
-      )
+      usable = [each for each in sorted(self._finished) if self._finished[each][1] is not None]
+      if usable:
+        logging.warning('no member has a score; the run has the parameters of member %d', usable[0])
+        self._serve(_Served(0, *self._finished[usable[0]]))
+      else:
+        self._failure = (
+          'no member of the population has finite parameters; lower the ranges of --tune'
+        )
 
   def get_variables(self, names: Sequence[str]) -> list[Any] | None:
     """Returns variables of the best, whose version is an event; see `ParameterService`. An RPC.

@@ -77,13 +77,8 @@ class ReplayLoader:
         stack.enter_context(contextlib.closing(shard))
       while True:
         self._poll(shards)
-        if (
-          self._some_missing(shards) and self._fill(shards, columns) and self._some_missing(shards)
-        ):
-          raise lifecycle.NonRetryableError(
-            f'{", ".join(self._options.run_dirs)}: there are fewer recorded transitions than when the '
-            'program was launched; put back what was removed, or launch it again.'
-          )
+        if self._some_missing(shards):
+          self._fill(shards, columns)
         activity.mark(activity.IDLE)
         if self._stop.wait(_CHECK_SECONDS):
           return
@@ -91,11 +86,11 @@ class ReplayLoader:
   def _some_missing(self, shards: Sequence[_Shard]) -> bool:
     return any(shard.missing(self._wanted(k)) for k, shard in enumerate(shards))
 
-  def _fill(self, shards: Sequence[_Shard], columns: Columns) -> bool:
+  def _fill(self, shards: Sequence[_Shard], columns: Columns) -> None:
     """Writes what the servers lack, in one pass over the files; ends early if one loses any.
 
-    Returns:
-      Whether the pass was a whole one.
+    Raises:
+      lifecycle.NonRetryableError: the files have less than the servers lack.
     """
     options, first = self._options, 0
     for chunk in transitions.read(options.run_dirs, options.recorded, options.wanted):
@@ -113,10 +108,14 @@ class ReplayLoader:
         self._poll(shards)
         if any(shard.size < size for shard, size in zip(shards, expected, strict=True)):
           logging.warning('a replay server has lost transitions; they are loaded again')
-          return False
+          return
       first += count
+    if self._some_missing(shards):
+      raise lifecycle.NonRetryableError(
+        f'{", ".join(options.run_dirs)}: there are fewer recorded transitions than when the program was '
+        'launched; put back what was removed, or launch it again.'
+      )
     logging.info('loaded %d transitions', sum(self._held))
-    return True
 
   def _poll(self, shards: Sequence[_Shard]) -> None:
     """Waits until every server has accepted what is in flight, and updates the sizes."""

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from nodes.runtime.counters import ActingTotals
 from nodes.runtime.rate import Rate
 from nodes.runtime.reporter import Reporter
 from nodes.runtime.stall import StallWarning
+from nodes.runtime.time_share import TimeShare
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.mixed_reader import make_reader
 from nodes.unrolls.online_share import Quotas
@@ -81,7 +81,7 @@ class Transform:
     self._quotas = None
     if options.online_share is not None:
       self._quotas = Quotas(options.online_share, options.batch_size, lambda: self.version)
-    self._written, self._waited, self._waited_before = 0, 0.0, 0.0
+    self._written, self._waited = 0, TimeShare()
     self._rate = Rate()
     self._reporter = Reporter(monitor, options.name, self.measure)
 
@@ -103,11 +103,10 @@ class Transform:
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns what the node reports, for the time since its last report."""
-    waited_before, self._waited_before = self._waited_before, self._waited
     found = {
       'unrolls_written': float(self._written),
       'unrolls_per_second': self._rate.measure(self._written, seconds),
-      'waiting_share': (self._waited_before - waited_before) / seconds,
+      'waiting_share': self._waited.measure(seconds),
       'policy_version': float(self.version),
     }
     if self._quotas is not None:
@@ -193,7 +192,5 @@ class Transform:
   @contextlib.contextmanager
   def _waiting(self) -> Iterator[None]:
     """Marks and times a wait for replay."""
-    started = time.monotonic()
-    with activity.doing(activity.WAITING_FOR_REPLAY):
+    with activity.doing(activity.WAITING_FOR_REPLAY), self._waited.counted():
       yield
-    self._waited += time.monotonic() - started

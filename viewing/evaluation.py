@@ -72,8 +72,9 @@ def play(
     max_steps: number of steps after which an episode is cut and the round is the last; 0 for no limit.
     goes_on: returns whether to step on after that.
   """
-  playing = play_episodes(environment, policy, episodes_each, max_steps=max_steps, goes_on=goes_on)
-  played = list(playing)
+  played = list(
+    play_episodes(environment, policy, episodes_each, max_steps=max_steps, goes_on=goes_on)
+  )
   return complete_rounds(played, environment.num_envs)
 
 

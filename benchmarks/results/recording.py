@@ -193,9 +193,11 @@ def _protocol(protocol: dict[str, Any]) -> str:
   options = ', '.join(f'{name}={value}' for name, value in protocol['env_options'].items())
   exploration = protocol['exploration']
   count = protocol['episodes_each'] * protocol['num_envs']
-  whole = f'cut at {protocol["max_episode_steps"]} steps' if protocol.get('cut') else 'whole'
+  episodes = 'whole episodes'
+  if protocol.get('cut'):
+    episodes = f'episodes, cut at {protocol["max_episode_steps"]} steps,'
   return (
-    f'{count} {whole} episodes of `{protocol["env"]}`'
+    f'{count} {episodes} of `{protocol["env"]}`'
     + (f' ({options})' if options else '')
     + f', {f"exploration {exploration:g}" if exploration else "greedy"}, {protocol["reward"]} rewards, '
     f'action repeat {protocol["action_repeat"]}'

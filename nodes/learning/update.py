@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +21,7 @@ from nodes.learning.prefetcher import DevicePrefetcher
 from nodes.learning.replica_sync import ReplicaSync
 from nodes.runtime import activity
 from nodes.runtime.rate import Rate
+from nodes.runtime.time_share import TimeShare
 
 
 class Learner(acme.Learner):
@@ -86,8 +86,7 @@ class Learner(acme.Learner):
     self._metrics: dict[str, Any] = {}
     self._ended_metrics: dict[str, Any] = {}
     self._finite: Any = True
-    self._waited = 0.0
-    self._waited_before = 0.0
+    self._waiting = TimeShare()
     self._rate = Rate()
     self.learner_steps = 0
     self._publish_params()
@@ -147,10 +146,9 @@ class Learner(acme.Learner):
         and the learner has no `follow`.
     """
     assert self._prefetcher is not None, 'learn_from comes first'
-    started = time.monotonic()
     activity.mark(activity.WAITING_FOR_REPLAY)
-    (unrolls, probabilities), keys, unroll_ids = self._prefetcher.next(self._check)
-    self._waited += time.monotonic() - started
+    with self._waiting.counted():
+      (unrolls, probabilities), keys, unroll_ids = self._prefetcher.next(self._check)
     activity.mark(activity.UPDATING)
     # Waiting for the previous step rather than this one keeps one step queued on the device.
     self._actor_steps = self.actor_steps()
@@ -214,7 +212,6 @@ class Learner(acme.Learner):
     self._state = jax.device_put(state, self.sync.replicated)
     self.learner_steps = int(self._state.learner_steps)
     self._rate.start(self.learner_steps)
-    self._waited_before = self._waited
     self._publish_params()
 
   def _check_finite(self) -> None:
@@ -225,12 +222,11 @@ class Learner(acme.Learner):
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns the metrics of the last finished step and rates over the last `seconds`."""
-    steps, waited, waited_before = self.learner_steps, self._waited, self._waited_before
-    self._waited_before = waited
+    steps = self.learner_steps
     return {k: float(v) for k, v in jax.device_get(self._ended_metrics).items()} | {
       'learner_steps': float(steps),
       'learner_steps_per_second': self._rate.measure(steps, seconds),
-      'learner_waiting_share': (waited - waited_before) / seconds,
+      'learner_waiting_share': self._waiting.measure(seconds),
     }
 
   def _publish_params(self) -> None:

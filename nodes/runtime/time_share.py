@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 
 class TimeShare:
-  """Times what one thread does, also while it goes on; another thread measures."""
+  """Times what a thread does, also while it goes on; that thread or another measures."""
 
   def __init__(self, clock: Callable[[], float] = time.monotonic):
     self._clock = clock
