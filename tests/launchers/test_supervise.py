@@ -111,6 +111,13 @@ def test_a_node_that_a_signal_has_stopped_is_killed_without_a_word_about_stacks(
   assert 'stacks' not in output
 
 
+def test_a_program_is_accepted_before_anything_is_done_about_its_nodes(log):
+  node, seen = Node(log, 1, resources=Resources()), []
+  accepted = lambda: seen.append('accepted')  # noqa: E731
+  assert _supervise(node, accepted=accepted, ended=lambda: seen.append('ended'))[0] == 1
+  assert seen == ['accepted', 'ended']
+
+
 @pytest.mark.parametrize(
   'node_code, requests, code', [(0, (), 0), (1, (), 1), (None, (signal.SIGINT,), 130)]
 )
