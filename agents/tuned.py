@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +59,13 @@ class Tuned(Agent):
     self.unroll_period = self._agent.unroll_period
     self.evaluation_exploration = self._agent.evaluation_exploration
 
+  def for_loops(self) -> Self:
+    """Returns the same of the agent for use within a loop; see the base class."""
+    tuned = copy.copy(self)
+    tuned._make = lambda config: self._make(config).for_loops()
+    tuned._agent = self._agent.for_loops()
+    return tuned
+
   def init(self, key: Array) -> TunedState:
     """Returns a new learner state, with the initial values."""
     values = {name: jnp.float32(value) for name, value in self._values.items()}
@@ -92,7 +100,7 @@ class Tuned(Agent):
     return UpdateOutput(self._tuned(output.state, state.values), output.priorities, metrics)
 
   def initial_priorities(self, unrolls: Unroll) -> Array | None:
-    """Returns those of the agent."""
+    """Returns those of the agent, with the options of the config."""
     return self._agent.initial_priorities(unrolls)
 
   @functools.cached_property

@@ -18,6 +18,7 @@ from agents.muzero.config import MuZeroConfig
 from agents.networks import choice
 from agents.networks.config import NetworkConfig
 from agents.networks.convolution import in_loop
+from agents.networks.loops import for_loops
 from agents.networks.nest_torso import make_torso
 from agents.networks.torsos import check_features, hidden_init, to_image
 from agents.types import Array, Nest
@@ -203,7 +204,7 @@ def make_model(config: MuZeroConfig, observation_spec: Nest, num_actions: int) -
     networks = NetworkConfig(
       torso=kind, mlp_sizes=config.mlp_sizes, hidden_size=size, center_pixels=True
     )
-    torso = make_torso(networks, observation_spec, looped=True)
+    torso = for_loops(make_torso(networks, observation_spec))
     representation = VectorRepresentation(torso, size)
     transition = MLPDynamics(size, num_actions)
   else:

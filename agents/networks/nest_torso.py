@@ -51,7 +51,7 @@ class NestTorso(nn.Module):
     return torsos.MLP(*layer, name='joint')(x)
 
 
-def make_torso(config: NetworkConfig, observation_spec: Nest, looped: bool = False) -> nn.Module:
+def make_torso(config: NetworkConfig, observation_spec: Nest) -> nn.Module:
   """Returns the torso of the config, for an array or for a nest.
 
   Each leaf of a nest has the torso that an array of its spec would have. A DiscreteArray is one-hot. A
@@ -60,20 +60,19 @@ def make_torso(config: NetworkConfig, observation_spec: Nest, looped: bool = Fal
   Args:
     config: of the network.
     observation_spec: of one observation.
-    looped: as in `agents.networks.torsos.make_torso`.
 
   Raises:
     ValueError: as in `agents.networks.torsos.make_torso`; or no leaf fits a convolutional torso.
   """
   if callable(config.torso):
-    return torsos.make_torso(config, observation_spec, looped)
+    return torsos.make_torso(config, observation_spec)
   if not nests.is_nest(observation_spec):
-    return _of_labels(observation_spec, torsos.make_torso(config, observation_spec, looped))
+    return _of_labels(observation_spec, torsos.make_torso(config, observation_spec))
   named = nests.named(observation_spec)
   names = choice.torsos(config.torso, observation_spec)
   leaves = {}
   for name, spec in named.items():
-    torso = torsos.make_named(names[name], config, looped)
+    torso = torsos.make_named(names[name], config)
     leaves[_module(name)] = _of_labels(spec, torso)
   layer = config.hidden_size or 256, config.activation, config.init, config.layer_norm
   return NestTorso(leaves, *layer)

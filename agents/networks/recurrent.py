@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import functools
+import copy
+from typing import Self
 
 import dm_env.specs
 import flax.linen as nn
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 from agents import spaces
 from agents.action_mask import LegalActions
 from agents.networks import core_state as core_states
-from agents.networks import cores, frame_stack, observation_statistics, statistics, torsos
+from agents.networks import cores, frame_stack, loops, observation_statistics, statistics, torsos
 from agents.networks.config import NetworkConfig
 from agents.networks.nest_torso import make_torso
 from agents.types import FIRST, Array, Nest, Timestep
@@ -85,7 +86,6 @@ class RecurrentNetwork:
     head: nn.Module,
     *,
     twins: bool = False,
-    looped: bool = False,
   ) -> None:
     """Initialises the modules.
 
@@ -95,27 +95,23 @@ class RecurrentNetwork:
       action_spec: of one action.
       head: see the class docstring.
       twins: whether there are two torsos, whose features the head receives one after the other.
-      looped: whether `unroll` and `step` run within a loop, such as `jax.lax.scan`. Parameters and
-        results are the same, except for rounding.
     """
-    self._make_looped = functools.partial(
-      RecurrentNetwork, config, observation_spec, action_spec, head, twins=twins, looped=True
-    )
     self._legal = LegalActions(observation_spec, action_spec)
     self._config = config
     self._observation_spec = spaces.seen(observation_spec)
     self._action_spec = action_spec
-    parts = config, self._observation_spec, looped
-    torso = make_torso(*parts)
+    torso = make_torso(config, self._observation_spec)
     self.body = Body(
-      torso=torsos.Twins(torso, make_torso(*parts)) if twins else torso,
+      torso=torsos.Twins(torso, make_torso(config, self._observation_spec)) if twins else torso,
       core=cores.make(config),
       head=head,
     )
 
-  def for_loops(self) -> RecurrentNetwork:
-    """Returns the same network, with the same parameters, for use within a loop (`looped`)."""
-    return self._make_looped()
+  def for_loops(self) -> Self:
+    """Returns the network for use within a loop: as before, except for rounding and speed."""
+    network = copy.copy(self)
+    network.body = loops.for_loops(self.body)
+    return network
 
   def init(self, key: Array) -> Nest:
     """Returns new parameters, a nest of float32 arrays.

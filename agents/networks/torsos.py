@@ -95,9 +95,9 @@ class Convolutions(nn.Module):
   layers: Sequence[tuple[int, int, int]]  # Channels, kernel size and stride of each.
   hidden_size: int
   init_of: str = 'fan_in'
-  looped: bool = False  # Whether it runs within a loop; see `convolution.in_loop`.
   center: bool = False
   layer_norm: bool = False
+  looped: bool = False  # See `agents.networks.loops`.
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
@@ -150,9 +150,9 @@ class Impala(nn.Module):
   channels: Sequence[int] = (16, 32, 32)
   hidden_size: int = 256
   init_of: str = 'fan_in'
-  looped: bool = False
   center: bool = False
   layer_norm: bool = False
+  looped: bool = False
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
@@ -226,26 +226,22 @@ def _convolution(looped: bool) -> Callable[..., Array]:
   return in_loop if looped else jax.lax.conv_general_dilated
 
 
-def make_torso(
-  config: NetworkConfig, observation_spec: dm_env.specs.Array, looped: bool = False
-) -> nn.Module:
+def make_torso(config: NetworkConfig, observation_spec: dm_env.specs.Array) -> nn.Module:
   """Returns the torso of the config.
 
   Args:
     config: of the network.
     observation_spec: of one observation.
-    looped: whether the torso runs within a loop, such as `jax.lax.scan`. Its parameters are the same.
-      A user's own torso is the same module.
 
   Raises:
     ValueError: as in `choice.torso`, or a user's own torso is not a flax module; one sentence.
   """
   if callable(config.torso):
     return _user_torso(config.torso)
-  return make_named(choice.torso(config.torso, observation_spec), config, looped)
+  return make_named(choice.torso(config.torso, observation_spec), config)
 
 
-def make_named(name: str, config: NetworkConfig, looped: bool) -> nn.Module:
+def make_named(name: str, config: NetworkConfig) -> nn.Module:
   """Returns the torso of a name of `choice`; the other arguments are those of `make_torso`."""
   layer_norm = config.layer_norm
   if name == 'mlp':
@@ -254,13 +250,12 @@ def make_named(name: str, config: NetworkConfig, looped: bool) -> nn.Module:
   if name == 'minatar':
     return MinAtar(config.hidden_size or 128, config.init, center, layer_norm)
   if name == 'nature':
-    return Convolutions(NATURE, config.hidden_size or 512, config.init, looped, center, layer_norm)
+    return Convolutions(NATURE, config.hidden_size or 512, config.init, center, layer_norm)
   if name == 'small':
-    return Convolutions(SMALL, config.hidden_size or 256, config.init, looped, center, layer_norm)
+    return Convolutions(SMALL, config.hidden_size or 256, config.init, center, layer_norm)
   return Impala(
     hidden_size=config.hidden_size or 512,
     init_of=config.init,
-    looped=looped,
     center=center,
     layer_norm=layer_norm,
   )

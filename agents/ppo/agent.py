@@ -48,9 +48,6 @@ class PPO(ActorCritic):
   steps each. Values, targets and advantages are computed once, with the parameters before the update.
   Equal states and batches give equal updates. A minibatch is a mean over all devices, so under
   `jax.jit` the result is the same on one device and sharded over many.
-
-  Attributes:
-    looped_network: the network, with the same parameters, for use within a loop.
   """
 
   Config = PPOConfig
@@ -63,7 +60,6 @@ class PPO(ActorCritic):
   ) -> None:
     super().__init__(config, observation_spec, action_spec, config.gradient_steps_per_update)
     self._config: PPOConfig = config
-    self.looped_network = self.network.for_loops()
 
   def init(self, key: Array) -> MinibatchState:
     """Returns a new learner state."""
@@ -170,7 +166,9 @@ class PPO(ActorCritic):
       minibatch: samples, `[N, L, ...]`; the network runs over their rows from their core states.
     """
     rows = swapped(minibatch._replace(core_state=None))
-    output, _ = self.looped_network.unroll(params, minibatch.core_state, rows.timestep, rows.action)
+    output, _ = self.network.for_loops().unroll(
+      params, minibatch.core_state, rows.timestep, rows.action
+    )
     return self.loss_of_output(output, rows)
 
   def loss_of_output(self, output: PolicyValue, rows: Samples) -> tuple[Array, dict[str, Array]]:

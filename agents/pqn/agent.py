@@ -66,7 +66,6 @@ class PQN(QLearning):
 
   Attributes:
     network: the network whose outputs are Q-values `[..., A]`, of rewards as the loss scales them.
-    looped_network: the same network, with the same parameters, for use within a loop.
 
   Raises:
     ValueError: the config is unusable, or actions are not discrete.
@@ -85,7 +84,6 @@ class PQN(QLearning):
     head = ActionValues(action_spec.num_values, config.init)
     network = RecurrentNetwork(config, observation_spec, action_spec, head)
     super().__init__(config, network, observation_spec, action_spec)
-    self.looped_network = self.network.for_loops()
     self.unroll_rows = config.unroll_rows
     self.unroll_period = config.unroll_length
     self._config = config
@@ -126,7 +124,7 @@ class PQN(QLearning):
       minibatch: samples, `[N, L, ...]`; the network runs over their rows from their core states.
     """
     rows = swapped(minibatch._replace(core_state=None))
-    q_values, _ = self.looped_network.unroll(
+    q_values, _ = self.network.for_loops().unroll(
       params, minibatch.core_state, rows.timestep, rows.action
     )
     return self.loss_of_output(q_values, rows)

@@ -187,15 +187,15 @@ class SAC(NetworkAgent):
     new_q = jnp.min(self._q_values(critics, unrolls, rows, new_action), axis=-1)
     temperature = jnp.exp(params.log_temperature)
     policy_loss = masked.mean(jax.lax.stop_gradient(temperature) * log_prob - new_q, valid)
-    entropy = jax.lax.stop_gradient(-masked.mean(log_prob, valid))
-    temperature_loss = temperature * (entropy - self.target_entropy)
+    surplus = jax.lax.stop_gradient(-log_prob - self.target_entropy)
+    temperature_loss = masked.mean(temperature * surplus, valid)
     loss = critic_loss + policy_loss + temperature_loss
     metrics = {
       'loss': loss,
       'critic_loss': critic_loss,
       'policy_loss': policy_loss,
       'temperature': temperature,
-      'entropy': entropy,
+      'entropy': -masked.mean(log_prob, valid),
       'q_value': masked.mean(jnp.mean(q, axis=-1), valid),
       'target_value': masked.mean(target, valid),
       'td_error': masked.mean(jnp.mean(jnp.abs(errors), axis=-1), valid),
