@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
 from collections.abc import Callable
+
+from courier.sparing import SparingLog
 
 
 class Pool:
@@ -19,18 +22,21 @@ class Pool:
     self._lock = threading.Lock()
     self._unfinished = 0
     self._progress = 0.0  # When work was last taken or finished.
+    self._log = SparingLog(logging.getLogger(__name__))
 
   def put(self, work: Callable[[], None]) -> None:
-    """Has a thread run `work`, which raises nothing, once one is free. Only one thread may call it."""
+    """Has a thread run `work`, which raises nothing, once one is free. Only one thread may call it.
+
+    Raises:
+      RuntimeError: the system allows no thread at all; nothing will run `work`.
+    """
     with self._lock:
       self._unfinished += 1
       if self._unfinished == 1:
         self._progress = time.monotonic()
       starts = len(self._threads) < min(self._unfinished, self._size)
     if starts:
-      name = f'courier-handler-{len(self._threads)}'
-      self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
-      self._threads[-1].start()
+      self._start()
     self._work.put(work)
 
   @property
@@ -52,6 +58,20 @@ class Pool:
       self._work.put(None)
     for thread in self._threads:
       thread.join()
+
+  def _start(self) -> None:
+    """Starts another thread; if the system allows no more, those that run have to do."""
+    name = f'courier-handler-{len(self._threads)}'
+    self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
+    try:
+      self._threads[-1].start()
+    except RuntimeError as error:
+      self._threads.pop()
+      if not self._threads:
+        with self._lock:
+          self._unfinished -= 1
+        raise
+      self._log.warn('start', f'{len(self._threads)} thread(s) run all calls: {error}')
 
   def _run(self) -> None:
     while (work := self._work.get()) is not None:

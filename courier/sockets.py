@@ -18,13 +18,15 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from courier import tls
+
 _BACKLOG = 4096  # Clients that return at one time to a restarted server; Linux's own limit.
 _REST_SECONDS = 1.0
 # Of an `accept` without a descriptor or memory for the connection.
 _NO_MORE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CREDENTIALS = struct.Struct('3i')  # A struct ucred: process, user, group.
 # Finds machines that have vanished: after 10 s of silence TCP sends up to 4 probes, 5 s apart, and it
-# waits 30 s for the receipt of data.
+# waits 30 s for the receipt of data, or for room if the other side reads nothing.
 _LOST = {'TCP_KEEPIDLE': 10, 'TCP_KEEPINTVL': 5, 'TCP_KEEPCNT': 4, 'TCP_USER_TIMEOUT': 30_000}
 
 
@@ -245,6 +247,16 @@ class Waker:
   reset = close
 
 
+def wait_for_room(stream: socket.socket) -> None:
+  """Lets a connection wait for as long as the other side reads nothing, if its machine answers.
+
+  Linux counts the answers to its probes for room as no receipt of data. A machine that has vanished then
+  shows by unanswered probes and retransmits, which the owner of the connection has to look at.
+  """
+  if stream.family != socket.AF_UNIX and hasattr(socket, 'TCP_USER_TIMEOUT'):
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)
+
+
 def _prepared(stream: socket.socket) -> socket.socket:
   stream.setblocking(False)
   if stream.family != socket.AF_UNIX:
@@ -257,7 +269,7 @@ def _prepared(stream: socket.socket) -> socket.socket:
 
 
 def _unix_name(port: int) -> str:
-  return f'\0courier-{port}'
+  return f'\0courier-{port}{tls.name()}'
 
 
 def _is_here(family: int, kind: int, protocol: int, name: str, address: Any) -> bool:

@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from absl import logging
@@ -17,7 +17,7 @@ from agents.population.fusion import fused
 from nodes.learning import serialisation
 from nodes.population.board import Board, Report
 from nodes.population.options import BoardOptions
-from nodes.runtime import activity, lifecycle, rpc
+from nodes.runtime import activity, full_disk, lifecycle, rpc
 from nodes.runtime.gate import ReadyGate
 from nodes.runtime.reporter import Reporter
 from rundir import files, final_params
@@ -96,22 +96,17 @@ class Leaderboard:
       state that it continues with, None for its own. None while siblings have to report first.
 
     Raises:
-      RuntimeError: `rpc.retry_later_error()` while the event cannot be written.
+      RuntimeError: `rpc.retry_later_error()` while the event or the parameters cannot be written.
     """
     self._gate.wait()
     self._gate.check()
-    with self._lock:
-      event = self._board.repeated(member, incarnation, number)
-      if event is None:
+    with self._lock, _retried_without_room(member):
+      if self._board.repeated(member, incarnation, number) is None:
         report = Report(member, incarnation, number, counts, score, values)
         self._pending[member] = report, state
-        agent = self._options.population.agent_of(member)
-        try:
-          self._decide(agent)
-        except OSError as error:
-          logging.warning('cannot write the event of member %d: %s', member, error)
-          raise rpc.retry_later_error() from error
-        event = self._board.repeated(member, incarnation, number)
+        self._decide(self._options.population.agent_of(member))
+      self._serve_best()  # Of an earlier report, if there was no room for its parameters.
+      event = self._board.repeated(member, incarnation, number)
       if event is None:
         return None
       return event.event, event.source_member, event.next_values, self._followed(event)
@@ -124,10 +119,14 @@ class Leaderboard:
       counts: its counters.
       params: its parameters, as `serialisation.to_data`, if they are finite and have had no score; else
         None.
+
+    Raises:
+      RuntimeError: `rpc.retry_later_error()` while the parameters of the run cannot be written.
     """
     self._gate.wait()
     self._gate.check()
-    with self._lock:
+    with self._lock, _retried_without_room(member):
+      self._serve_best()
       self._finished[member] = counts, params
       if self._served is not None or len(self._finished) < self._options.population.num_members:
         return
@@ -192,7 +191,9 @@ class Leaderboard:
       except FileNotFoundError:  # After a power failure, which has taken the event after it.
         logging.warning('the state of event %d is gone: agent %d has no rank', first.event, agent)
         self._board.forget(agent)
-    self._serve_best()
+    full_disk.write_when_there_is_room(
+      self._serve_best, lifecycle.stop_event().is_set, final_params.path(options.run_dir)
+    )
     if self._served is not None:
       logging.info('%d event(s) of an earlier leaderboard', len(events))
 
@@ -224,7 +225,6 @@ class Leaderboard:
       self._states.pop(agent, None)
     else:
       self._states[agent] = state
-    self._serve_best()
     if before is not None:
       with contextlib.suppress(OSError):
         os.remove(self._path(before))
@@ -260,3 +260,13 @@ class Leaderboard:
     del seconds
     with self._lock:
       return self._board.measure()
+
+
+@contextlib.contextmanager
+def _retried_without_room(member: int) -> Iterator[None]:
+  """Has a member repeat its call if something cannot be written."""
+  try:
+    yield
+  except OSError as error:
+    logging.warning('cannot write what the call of member %d needs: %s', member, error)
+    raise rpc.retry_later_error() from error

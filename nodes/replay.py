@@ -63,6 +63,7 @@ class ReplayServer:
     self._schedule = CheckpointSchedule(checkpoint_period)
     self._checkpoints = ReplayCheckpoints(checkpoint_dir)
     self._checkpoint_failures = 0
+    self._written = False  # Whether the last attempt to write a checkpoint has succeeded.
     listeners = child.listen(port)
     try:
       self._child = self._restore(listeners)
@@ -88,7 +89,7 @@ class ReplayServer:
 
   def _serve(self, stop: threading.Event) -> None:
     saving: threading.Thread | None = None
-    kept = not self._period  # Whether the checkpoint after the end of training has begun.
+    ended = False  # Whether a checkpoint has begun since the end of training.
     while not stop.wait(0.2):
       self._child.check_alive()
       writing = saving is not None and saving.is_alive()
@@ -97,14 +98,14 @@ class ReplayServer:
         self._reporter.maybe_report()
       self._reporter.poll_training_finished()
       # A checkpoint would block too, and has no deadline.
-      ended = self._reporter.training_finished and not kept and not writing
-      if self._replies() and (self._schedule.due(writing) or ended):
-        saving = lifecycle.run_before_exit(self.write_checkpoint)
-        kept = kept or ended
+      ends = bool(self._period) and self._reporter.training_finished and not ended and not writing
+      if self._replies() and (self._schedule.due(writing) or ends):
+        saving = self._begin_checkpoint() or saving
+        ended = ended or ends
     with lifecycle.exit_held():
       if saving is not None:
         saving.join()  # Reverb must not close while it writes a checkpoint.
-      if not kept:
+      if self._period and not (ended and self._written):
         self.write_checkpoint()
 
   def _ask(self, stop: threading.Event) -> None:
@@ -165,10 +166,10 @@ class ReplayServer:
       self._checkpoints.make_room()
       written = self._child.write_checkpoint()
       logging.info('wrote %s', self._checkpoints.keep(written))
+      self._written = True
     except Exception as error:
-      self._checkpoint_failures += 1
       self._checkpoints.empty_scratch()
-      logging.error('could not write a checkpoint, earlier ones are kept: %s', error)
+      self._failed(error)
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns the number of checkpoints so far that could not be written, or were late."""
@@ -177,6 +178,19 @@ class ReplayServer:
   def close(self) -> None:
     """Stops listening."""
     self._child.stop()
+
+  def _begin_checkpoint(self) -> threading.Thread | None:
+    """Starts to write a checkpoint; returns None if the system refuses the thread."""
+    try:
+      return lifecycle.run_before_exit(self.write_checkpoint)
+    except RuntimeError as error:
+      self._failed(error)
+      return None
+
+  def _failed(self, error: Exception) -> None:
+    self._written = False
+    self._checkpoint_failures += 1
+    logging.error('could not write a checkpoint, earlier ones are kept: %s', error)
 
   def _failures(self) -> int:
     return self._checkpoint_failures + self._schedule.missed

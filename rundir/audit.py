@@ -41,7 +41,9 @@ class Audit:
     """
     if self._file is not None:
       others = np.broadcast_to(np.asarray(of, np.int64), unroll_ids.shape)
-      os.write(self._file, np.stack([unroll_ids, others], axis=1).tobytes())
+      records = np.stack([unroll_ids, others], axis=1).tobytes()
+      while records:  # On a full disk a part is written, and the next attempt raises.
+        records = records[os.write(self._file, records) :]
 
 
 def origins(run_dir: str, unroll_ids: np.ndarray) -> np.ndarray:

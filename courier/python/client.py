@@ -229,11 +229,14 @@ class _Channel:
     with self._lock:
       if self._waiter is None:
         waiter = _Waiter()
-        self._thread = threading.Thread(
-          target=self._run, args=(waiter,), name='courier', daemon=True
-        )
-        self._thread.start()  # It waits for the lock.
-        self._waiter = waiter
+        thread = threading.Thread(target=self._run, args=(waiter,), name='courier', daemon=True)
+        try:
+          thread.start()  # It waits for the lock.
+        except RuntimeError as error:
+          waiter.close()
+          call.set_exception(StatusNotOk(f'{method}: {error}', StatusCode.UNAVAILABLE))
+          return call
+        self._thread, self._waiter = thread, waiter
         self._calls[number] = call
       else:
         self._calls[number] = call

@@ -95,6 +95,7 @@ class ServerAddress:
         stream.settimeout(_CONNECT_SECONDS)
         stream.connect(where)
         sockets.check_user(stream)
+        sockets.wait_for_room(stream)  # A server that compiles reads nothing; see `RetryingClient`.
         return MessageSocket(stream, context=context)
       except BlockingIOError:  # Too many connections wait at the Unix socket.
         stream.close()

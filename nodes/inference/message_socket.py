@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 
+from courier import sockets
 from nodes.inference.shared_memory import SharedMemory
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class MessageSocket:
     self._buffer = bytearray(_FIRST_BUFFER)
     self._filled = 0
     self.unsent: bytes | memoryview = b''
+    sockets.reset_in_child(self)
 
   def fileno(self) -> int:
     """Returns the socket's file descriptor, for a selector."""
@@ -191,6 +193,8 @@ class MessageSocket:
     self._close_passed()
     self._memory = None
     self._socket.close()
+
+  reset = close
 
   def _take(self) -> bytes | None:
     """Returns the message if it is complete; otherwise makes room for the rest of it."""

@@ -80,6 +80,7 @@ class SocketServer:
       open_files.allow_many()
     listeners = [] if port is None else _listen(port, shared_memory)
     self._listeners = sockets.Listeners(self._selector, listeners)
+    sockets.reset_in_child(self)
 
   def accept_messages_of(self, max_bytes: int) -> None:
     """Sets the maximum message size; a larger message closes its connection."""
@@ -209,6 +210,10 @@ class SocketServer:
     """Closes every connection and stops listening. No thread may poll after it."""
     for connection in list(self._here):
       connection.close()
+    self.reset()
+
+  def reset(self) -> None:
+    """Closes every file of this process; see `sockets.reset_in_child`."""
     for key in list((self._selector.get_map() or {}).values()):
       key.fileobj.close()  # type: ignore[union-attr]
     self._listeners.close()

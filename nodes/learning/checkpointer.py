@@ -90,13 +90,12 @@ class Checkpointer:
     """Saves, and starts to write what was saved; arguments as of `write_now`."""
     try:
       counts, state = self._save()
-    except (lifecycle.Stopped, lifecycle.NonRetryableError):
-      raise
-    except Exception as error:
-      self._failed(error)
-    else:
       if self._writes:
         self._thread = lifecycle.run_before_exit(lambda: self._write(counts, state, should_stop))
+    except (lifecycle.Stopped, lifecycle.NonRetryableError):
+      raise
+    except Exception as error:  # Includes MemoryError, and a thread that the system refuses.
+      self._failed(error)
 
   def _write(
     self, counts: Mapping[str, float], state: Any, should_stop: Callable[[], bool] | None

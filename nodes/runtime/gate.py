@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 
 from nodes.runtime import rpc
 
+# Less than any `call_timeout`, so that a call whose caller has given up holds no thread of the server.
+_WAIT_SECONDS = 20.0
+
 
 class ReadyGate:
   """Blocks RPC handlers until the node opens it, once it can reply."""
@@ -21,8 +24,13 @@ class ReadyGate:
     self._opened.set()
 
   def wait(self) -> None:
-    """Waits until the gate is open."""
-    self._opened.wait()
+    """Waits until the gate is open.
+
+    Raises:
+      RuntimeError: `rpc.retry_later_error()`, if it does not open for a while; callers retry.
+    """
+    if not self._opened.wait(_WAIT_SECONDS):
+      raise rpc.retry_later_error()
 
   def check(self) -> None:
     """Raises if the node has failed. Call it before any reply that means the end of training.

@@ -6,9 +6,11 @@ Reverb; see `nodes.replay_server.door`.
 
 from __future__ import annotations
 
+from courier import tls
+
 HAND_OVER = b'\0'
 
 
 def unix_name(port: int) -> str:
-  """Returns the abstract name of the socket beside a port."""
-  return f'\0launchpod-replay-{port}'
+  """Returns the abstract name of the socket beside a port, of this run."""
+  return f'\0launchpod-replay-{port}{tls.name()}'

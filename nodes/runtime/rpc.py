@@ -14,14 +14,14 @@ from nodes.runtime import lifecycle
 
 POLL_SECONDS = 0.5
 _MAX_BACKOFF_SECONDS = 5.0
-_STOPPING = 'the server is stopping; retry'
+_RETRY_LATER = 'the server cannot reply now; retry'
 # Of the system: every actor's environment may have seeded `random` alike.
 _chance = random.SystemRandom()
 
 
 def retry_later_error() -> Exception:
-  """Returns the exception by which a handler makes the caller retry with the next incarnation."""
-  return RuntimeError(_STOPPING)
+  """Returns the exception by which a handler makes its caller retry, maybe with the next incarnation."""
+  return RuntimeError(_RETRY_LATER)
 
 
 def backoff() -> Iterator[float]:
@@ -71,4 +71,4 @@ def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], wha
 def is_transient(error: BaseException) -> bool:
   """Returns whether to retry: the deadline passed, or the server is or will be unavailable."""
   code = str(getattr(error, 'code', ''))
-  return 'DEADLINE_EXCEEDED' in code or 'UNAVAILABLE' in code or _STOPPING in str(error)
+  return 'DEADLINE_EXCEEDED' in code or 'UNAVAILABLE' in code or _RETRY_LATER in str(error)

@@ -59,8 +59,8 @@ def add_learner(
       replay,
       monitor,
       training_options(config, 'learner/0'),
-      # At start, handlers block until the first parameters exist; a retried call occupies a second one.
-      courier_kwargs={'thread_pool_size': 2 * num_fetching + 4},
+      # At start, the calls of nodes that fetch wait until the first parameters exist.
+      courier_kwargs={'thread_pool_size': num_fetching + 4},
     ),
     label='learner',
     roles=['learner'],

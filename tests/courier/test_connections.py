@@ -108,6 +108,37 @@ def test_a_server_is_reached_by_every_name_of_its_machine(serve, host):
   assert courier.Client(f'{host}:{server.port}', call_timeout=DEADLINE).add(1, 2) == 3
 
 
+def test_a_server_without_further_threads_serves_with_those_that_it_has(serve, monkeypatch):
+  go = threading.Event()
+  server = serve(add=lambda a, b: a + b, wait=lambda: go.wait(DEADLINE))
+  client = courier.Client(server.address, call_timeout=DEADLINE)
+  assert client.add(1, 2) == 3  # One thread runs.
+
+  def refuse(thread):
+    raise RuntimeError("can't start new thread")
+
+  monkeypatch.setattr(threading.Thread, 'start', refuse)
+  pending = [client.futures.wait(), client.futures.add(2, 2), client.futures.add(3, 3)]
+  assert not pending[1].done()
+  go.set()
+  assert [each.result(DEADLINE) for each in pending] == [True, 4, 6]
+
+
+def test_a_call_without_a_thread_fails_and_may_be_repeated(serve, monkeypatch):
+  server = serve(add=lambda a, b: a + b)
+  client = courier.Client(server.address, call_timeout=DEADLINE)
+
+  def refuse(thread):
+    raise RuntimeError("can't start new thread")
+
+  with monkeypatch.context() as patch:
+    patch.setattr(threading.Thread, 'start', refuse)
+    with pytest.raises(courier.StatusNotOk, match="can't start new thread") as failed:
+      client.futures.add(1, 2).result(DEADLINE)
+  assert 'UNAVAILABLE' in str(failed.value.code)
+  assert client.add(1, 2) == 3
+
+
 def test_a_unix_socket_of_another_user_is_not_used(serve, monkeypatch):
   server = serve(add=lambda a, b: a + b)
   monkeypatch.setattr(os, 'geteuid', lambda: 12345)  # Both sides refuse the other one.

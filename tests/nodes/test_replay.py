@@ -235,6 +235,36 @@ def test_a_server_that_is_stopped_amid_its_last_checkpoint_completes_it(
   assert list(tmp_path.glob('*/DONE'))
 
 
+@pytest.mark.slow
+def test_a_server_whose_last_checkpoint_failed_writes_it_when_it_is_stopped(
+  tmp_path, connect, monkeypatch
+):
+  stop = threading.Event()
+  monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
+  server = replay.ReplayServer(
+    prioritized(),
+    connect(_Monitor(training_finished=True)),
+    'replay/0',
+    str(tmp_path),
+    1e9,
+    unused_port(),
+  )
+  room = server._checkpoints.make_room
+
+  def full():
+    monkeypatch.setattr(server._checkpoints, 'make_room', room)
+    raise OSError('no room')
+
+  monkeypatch.setattr(server._checkpoints, 'make_room', full)
+  thread = threading.Thread(target=server.run, daemon=True)
+  thread.start()
+  wait_until(lambda: server.measure(1.0) == {'checkpoint_failures': 1.0})
+  assert not list(tmp_path.glob('*/DONE'))
+  stop.set()
+  thread.join(DEADLINE)
+  assert list(tmp_path.glob('*/DONE'))
+
+
 _OBSERVED_SERVER = """
 import sys, threading, time
 from nodes import replay

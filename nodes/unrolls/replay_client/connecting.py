@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import Any
 
 from courier import sockets, tls
 from nodes.runtime.replay_socket import HAND_OVER, unix_name
@@ -35,26 +34,30 @@ def connect(address: str, deadline: float | None = None) -> Connection:
     for stream, where in sockets.routes(address, unix_name):
       left = _CONNECT_SECONDS if deadline is None else deadline - time.monotonic()
       stream.settimeout(min(max(left, 0.001), _CONNECT_SECONDS))
-      is_near = stream.family == socket.AF_UNIX
       try:
-        return Connection(_connected(stream, where), None if is_near else context)
+        stream.connect(where)
+        sockets.check_user(stream)
       except OSError as error:
         problem = error
         stream.close()
+        continue
+      if stream.family != socket.AF_UNIX:
+        stream.setblocking(False)
+        return Connection(stream, context)
+      # A server that is still starting hands over nothing yet. Over TCP it would later be slower.
+      return Connection(_handed_over(stream), None)
   except OSError as error:
     problem = error
   raise errors.ReplayAwayError(f'{address} cannot be connected to: {problem}') from problem
 
 
-def _connected(stream: socket.socket, where: Any) -> socket.socket:
-  stream.connect(where)
-  if stream.family == socket.AF_UNIX:
-    with stream:
-      sockets.check_user(stream)
-      stream.sendall(HAND_OVER)
-      _, numbers, _, _ = socket.recv_fds(stream, 1, 1)
-      if not numbers:
-        raise ConnectionError('the server has handed over no connection')
-      stream = socket.socket(fileno=numbers[0])
+def _handed_over(near: socket.socket) -> socket.socket:
+  """Returns the connection to Reverb for which a Unix socket of the server is asked."""
+  with near:
+    near.sendall(HAND_OVER)
+    _, numbers, _, _ = socket.recv_fds(near, 1, 1, socket.MSG_CMSG_CLOEXEC)
+    if not numbers:
+      raise ConnectionError('the server has handed over no connection')
+    stream = socket.socket(fileno=numbers[0])
   stream.setblocking(False)
   return stream

@@ -14,6 +14,7 @@ from concurrent import futures
 import numpy as np
 import pytest
 
+from courier import sockets
 from nodes.inference import client as conversation_lib
 from nodes.inference import codec, message_socket
 from nodes.inference.client import RetryingClient, ServerAddress
@@ -76,6 +77,14 @@ def test_a_request_to_a_lost_machine_is_retried_on_another_connection(answer):
   conversation = converse(_Losing(answer(third_time).address, 2), silent_seconds=0.0)
   assert ask(conversation, 7) == [7]
   assert asked == [7, 7, 7]
+
+
+def test_the_system_ends_no_connection_to_a_server_that_reads_nothing():
+  with contextlib.closing(sockets.bind(0)) as listener:
+    listener.listen()
+    connection = ServerAddress(f'localhost:{listener.getsockname()[1]}').connect()
+    assert connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 0
+    connection.close()
 
 
 @pytest.mark.parametrize(

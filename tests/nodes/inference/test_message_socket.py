@@ -3,6 +3,7 @@
 import socket
 
 from nodes.inference.message_socket import MessageSocket
+from tests.agents.subprocesses import run_python
 from tests.waiting import DEADLINE
 
 
@@ -39,3 +40,24 @@ def test_a_second_thread_sends_the_next_reply_before_the_first_thread_has_return
   assert received == [b'first', b'second']
   near.close()
   far.close()
+
+
+def test_a_connection_ends_though_a_child_of_its_process_lives():
+  code = """
+import os, socket
+from nodes.inference.message_socket import MessageSocket
+
+near, far = (MessageSocket(each) for each in socket.socketpair())
+waits, ends = os.pipe()
+child = os.fork()
+if child == 0:
+  os.close(ends)
+  os.read(waits, 1)
+  os._exit(0)
+near.close()
+far.set_timeout(60)
+print(far.closed_by_peer())
+os.close(ends)
+os.waitpid(child, 0)
+"""
+  assert run_python('-c', code).split() == ['True']

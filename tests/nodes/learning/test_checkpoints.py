@@ -291,6 +291,16 @@ def test_a_checkpoint_that_fails_for_any_reason_is_counted_and_the_earlier_ones_
   assert checkpoints.newest(str(tmp_path)).counts == COUNTS
 
 
+def test_a_checkpoint_whose_thread_is_refused_is_counted(tmp_path, monkeypatch):
+  def refuse(work):
+    raise RuntimeError("can't start new thread")
+
+  checkpointer = Checkpointer(str(tmp_path), 1.0, 2, lambda: (COUNTS, {'w': 1}))
+  monkeypatch.setattr(lifecycle, 'run_before_exit', refuse)
+  checkpointer.begin()
+  assert checkpointer.failures == 1
+
+
 def test_a_stop_while_the_state_is_copied_is_no_failed_checkpoint(tmp_path):
   def save():
     raise lifecycle.Stopped

@@ -1,5 +1,6 @@
 """The leaderboard of a population, without members."""
 
+import errno
 import functools
 import json
 import os
@@ -12,7 +13,7 @@ from agents.seeding import Seed
 from nodes.leaderboard import Leaderboard
 from nodes.learning import serialisation
 from nodes.population.options import BoardOptions, PopulationOptions
-from nodes.runtime import lifecycle
+from nodes.runtime import lifecycle, rpc
 from rundir import final_params, lineage
 from rundir.saved_params import read
 from tests.nodes.population.instant import AXES, serving
@@ -90,6 +91,41 @@ def test_a_report_that_comes_again_has_the_same_reply_also_after_a_restart(tmp_p
   assert len(lineage.read(str(tmp_path))) == 2
   # Another incarnation begins to count at 1 again.
   assert report(again, 1, 0.0, incarnation=8)[0] == 3
+
+
+def test_without_room_a_report_is_decided_once_and_answered_once_its_parameters_are_on_disk(
+  tmp_path, monkeypatch
+):
+  board = serving(tmp_path, num_members=2)
+  report(board, 0, 1.0)
+  save = final_params.save
+
+  def full(*args):
+    raise OSError(errno.ENOSPC, 'no room')
+
+  monkeypatch.setattr(final_params, 'save', full)
+  for _ in range(2):
+    with pytest.raises(RuntimeError) as refused:
+      report(board, 1, 2.0)
+    assert rpc.is_transient(refused.value)
+  assert board.get_params()[1]['w'][0] == 1.0  # The evaluator sees what is on disk.
+  monkeypatch.setattr(final_params, 'save', save)
+  assert report(board, 1, 2.0)[0] == 2
+  assert [event.member for event in lineage.read(str(tmp_path))] == [0, 1]
+  assert board.get_params()[1]['w'][0] == 11.0
+  assert len(os.listdir(tmp_path / 'leaderboard')) == 2
+
+
+def test_a_pod_whose_sibling_reported_before_the_disk_was_full_waits_for_its_next_report(
+  tmp_path, monkeypatch
+):
+  board = serving(tmp_path, num_members=4, num_pods=2)
+  with monkeypatch.context() as without_room:
+    without_room.setattr(final_params, 'save', lambda *args: os.stat(tmp_path / 'missing'))
+    assert report(board, 0, 1.0) is None
+    with pytest.raises(RuntimeError):
+      report(board, 1, 1.0)
+  assert report(board, 0, 5.0, number=2) is None
 
 
 def test_a_leaderboard_that_was_killed_while_it_wrote_continues_with_the_ranks(tmp_path):

@@ -1,5 +1,6 @@
 """Writers and samplers while servers are full, away, silent or restarted."""
 
+import contextlib
 import itertools
 import socket
 import threading
@@ -8,12 +9,19 @@ import numpy as np
 import psutil
 import pytest
 
-from courier import tls
+from courier import sockets, tls
 from launchers import certificate
 from nodes import replay
 from nodes.replay_server import child
 from nodes.runtime import replay_socket
-from nodes.unrolls.replay_client import ReplayAwayError, ReplayClient, ReplayError, Writer, flush
+from nodes.unrolls.replay_client import (
+  ReplayAwayError,
+  ReplayClient,
+  ReplayError,
+  Writer,
+  connecting,
+  flush,
+)
 from nodes.unrolls.table_names import ORIGINALS, UNROLLS
 from nodes.unrolls.tables import queue_table, uniform_table
 from tests.ports import unused_port
@@ -191,8 +199,33 @@ def run_certificate(monkeypatch, tmp_path):
 
 def test_a_client_on_the_machine_of_the_server_needs_no_tcp(serve, run_certificate, monkeypatch):
   address = serve(queue_table(4))
-  monkeypatch.delenv(tls.VARIABLE)  # TCP would need it.
+  monkeypatch.setattr(tls, 'client_context', lambda: None)  # TCP would need it.
   assert list(ReplayClient(address).server_info(timeout=DEADLINE)) == [UNROLLS]
+
+
+def test_a_client_waits_at_the_unix_socket_of_a_server_that_starts(run_certificate, monkeypatch):
+  monkeypatch.setattr(connecting, '_CONNECT_SECONDS', 0.1)
+  with contextlib.closing(sockets.bind(0)) as anywhere:
+    anywhere.listen()
+    port = anywhere.getsockname()[1]
+    with contextlib.closing(sockets.listen_unix(replay_socket.unix_name(port))):
+      with pytest.raises(ReplayAwayError, match='timed out'):
+        connecting.connect(f'localhost:{port}')
+      anywhere.setblocking(False)
+      with pytest.raises(BlockingIOError):
+        anywhere.accept()
+    connecting.connect(f'localhost:{port}').close()  # Nobody listens at a Unix socket.
+
+
+def test_a_client_of_another_run_does_not_find_the_unix_socket(
+  serve, run_certificate, monkeypatch, tmp_path
+):
+  address = serve(queue_table(4))
+  other = tmp_path / 'other.pem'
+  other.write_bytes(certificate.new())
+  monkeypatch.setenv(tls.VARIABLE, str(other))
+  with pytest.raises(ReplayAwayError):
+    ReplayClient(address).server_info(timeout=DEADLINE)
 
 
 def test_over_tcp_only_processes_with_the_certificate_of_the_run_are_served(
