@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from agents.types import LAST
 from nodes.runtime import lifecycle
 from nodes.runtime.reporter import Reporter
 
@@ -12,7 +13,8 @@ class ActionHistogram:
     self._reporter = Reporter(monitor, 'histogram/0', self._measure)
 
   def watch(self, columns):  # An RPC, with a copy of each batch of unrolls.
-    self._counts += np.bincount(columns['action'].ravel(), minlength=len(self._counts))
+    action, step_type = columns['action'][:, :-1], columns['timestep/step_type'][:, :-1]
+    self._counts += np.bincount(action[step_type != LAST], minlength=len(self._counts))
 
   def _measure(self, seconds):
     counts = self._counts.copy()  # The next batch may arrive meanwhile.

@@ -40,12 +40,14 @@ class Program(lp.Program):
 
   Attributes:
     declared: by the names of the groups.
+    evaluators: names of the nodes whose final evaluation the monitor waits for, such as 'evaluator/0'.
   """
 
   def __init__(self, name: str):
     """Initialises a program without groups."""
     super().__init__(name)
     self.declared: dict[str, Declared] = {}
+    self.evaluators: list[str] = []
 
   @contextlib.contextmanager
   def group(

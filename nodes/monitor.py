@@ -8,7 +8,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -49,7 +49,7 @@ class Monitor:
     self,
     run_dir: str,
     num_steps: int,
-    num_evaluators: int,
+    evaluators: Sequence[str],
     num_learners: int = 1,
     videos_kept: int = 5,
   ):
@@ -58,13 +58,13 @@ class Monitor:
     Args:
       run_dir: an existing directory.
       num_steps: actor steps of the whole run, for progress.
-      num_evaluators: number of nodes that call `final_evaluation`.
+      evaluators: names of the nodes whose final evaluation ends the program.
       num_learners: number of nodes that call `report_training_finished`, inference nodes included.
       videos_kept: number of videos to keep, the newest.
     """
     self._run_dir = run_dir
     self._num_steps = num_steps
-    self._num_evaluators = num_evaluators
+    self._evaluators = evaluators
     self._num_learners = num_learners
     # A restarted monitor continues from the end of its logs, since the wall clock may be set back.
     self._started = time.monotonic() - curves.last_second(run_dir)
@@ -199,11 +199,11 @@ class Monitor:
       if len(self._final) < self._num_learners:
         return
     self._training_finished.set()
-    if len(self._evaluations) >= self._num_evaluators:
+    if self._evaluations.keys() >= set(self._evaluators):
       self._finished.set()
 
   def final_evaluation(self, node: str, values: Mapping[str, float]) -> None:
-    """Records an evaluation of the final parameters; the last evaluator's ends the program.
+    """Records an evaluation of the final parameters; that of the last evaluator ends the program.
 
     It is on disk before this returns, since the evaluator does not send it again to a restarted
     monitor.
@@ -227,7 +227,7 @@ class Monitor:
         self._problem = ''
         self._evaluations = evaluations
         self.report(node, values)
-      if len(self._evaluations) >= self._num_evaluators:
+      if self._evaluations.keys() >= set(self._evaluators):
         self._finished.set()
 
   def run(self) -> None:
@@ -355,12 +355,13 @@ class Monitor:
 
   def _write_summary(self) -> None:
     with self._lock:
-      evaluations = [values for _, values in sorted(self._evaluations.items())]
+      # Of several, the group of the programs' own evaluator comes first. Their logs have the others.
+      order = sorted(self._evaluations, key=lambda x: (node_files.group(x) != 'evaluator', x))
       summary = {
         'evaluator_return': math.nan,
         **{name: int(count) for name, count in self._counts().items()},
         'seconds': time.monotonic() - self._started,
         'learners': {node: values for node, values in sorted(self._final.items()) if values},
-        **(evaluations[0] if evaluations else {}),  # Their logs have those of the others.
+        **(self._evaluations[order[0]] if order else {}),
       }
     files.write_json(run_end.summary_path(self._run_dir), summary)

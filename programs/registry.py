@@ -106,7 +106,9 @@ class UserProgram(UserGraph):
     self.PRESETS = getattr(module, 'PRESETS', {})
     self.NAMED_PRESETS = getattr(module, 'NAMED_PRESETS', {})
     self.CYCLES = getattr(module, 'CYCLES', ())
-    self.environments = getattr(module, 'environments', environments)
+    own = getattr(module, 'environments', environments)
+    # A file may have imported the package of this name for itself.
+    self.environments = own if hasattr(own, 'maker') else environments
     make_agent = getattr(module, 'make_agent', None)
     self.make_agent = make_agent and (lambda config: make_agent(user_torso.carried(config)))
     if not (dataclasses.is_dataclass(self.Config) and issubclass(self.Config, CommonConfig)):

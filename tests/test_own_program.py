@@ -195,6 +195,23 @@ def test_your_own_node_sees_unrolls_and_publishes_them(start_program, mine):
   _assert_recorded(mine)
 
 
+def test_a_second_evaluator_has_a_log_of_its_own_and_the_run_waits_for_both(tmp_path):
+  process = launch(
+    f'--program={ROOT}/examples/two_evaluators.py:make_program',
+    '--num_steps=20000',
+    '--eval_envs=2',
+    '--eval_episodes=4',
+    f'--run_dir={tmp_path}/run',
+  )
+  assert process.returncode == 0, process.stderr
+  summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
+  assert summary['evaluator_episodes'] == 4
+  for node, episodes in (('evaluator-0', 4), ('long_episodes-0', 20)):
+    last = _reported(tmp_path / 'run', node, 'evaluator_episodes')
+    assert float(last['evaluator_episodes']) == episodes
+    assert float(last['learner_steps']) == summary['learner_steps']
+
+
 @pytest.mark.nightly  # The next test plans its graph.
 def test_the_example_of_two_tables_learns_from_new_unrolls_once_and_from_old_ones(train, mine):
   flags = f'--program={mine}/replayed.py:make_program', '--replayed=2', '--audit'

@@ -8,6 +8,7 @@ from typing import Any
 import launchpad as lp
 
 from launchers.program import Program
+from nodes.runtime.options import EvaluationOptions
 from programs.options.common import CommonConfig
 from programs.parts.launchpad_nodes import DataCourierNode, Deferred
 from rundir.roles import Role
@@ -32,7 +33,7 @@ def add_monitor(
       Deferred('nodes.monitor', 'Monitor'),
       config.run.run_dir,
       config.run.num_steps,
-      int(config.evaluation.eval_envs > 0),
+      program.evaluators,  # Nodes that are added later are among them.
       num_learners,
       config.evaluation.videos_kept,
     ),
@@ -52,8 +53,10 @@ def add_evaluator(
   roles: Sequence[Role],
   sends: Mapping[str, Role] | None = None,
   receives: Mapping[str, Role] | None = None,
+  label: str = 'evaluator',
+  options: EvaluationOptions | None = None,
 ) -> None:
-  """Adds the evaluator, unless --eval_envs=0.
+  """Adds an evaluator, unless --eval_envs=0. The run ends once all have played the final parameters.
 
   Args:
     program: the graph.
@@ -64,10 +67,13 @@ def add_evaluator(
     roles: as `Program.add_node` takes them.
     sends: as `Program.add_node` takes it.
     receives: as `Program.add_node` takes it.
+    label: name of its group. The summary has the scores of the group 'evaluator', if there is one.
+    options: of this evaluator; None for the program's.
   """
-  if config.evaluation.eval_envs:
-    seed = config.root_seed.child('evaluator')
-    evaluator = Deferred('nodes.evaluator', 'Evaluator')
-    common = monitor, 'evaluator/0', config.evaluation, seed
-    node = lp.PyClassNode(evaluator, player, args, *common)
-    program.add_node(node, label='evaluator', roles=roles, sends=sends, receives=receives)
+  options = options or config.evaluation
+  if options.eval_envs:
+    name = f'{label}/0'
+    common = monitor, name, options, config.root_seed.child(label)
+    node = lp.PyClassNode(Deferred('nodes.evaluator', 'Evaluator'), player, args, *common)
+    program.add_node(node, label=label, roles=roles, sends=sends, receives=receives)
+    program.evaluators.append(name)

@@ -84,7 +84,7 @@ def run_to_the_end(run_dir, connect, stop, **options):
   """Runs a node until it says that training has finished; returns what the monitor counted."""
   run_dir.mkdir(exist_ok=True)
   stop.clear()
-  monitor = Monitor(str(run_dir), num_steps=500, num_evaluators=0)
+  monitor = Monitor(str(run_dir), num_steps=500, evaluators=[])
   thread = start(make_node(run_dir, connect(monitor), **options))
   wait_for(lambda: monitor.progress()['finished'], thread)
   stop.set()
@@ -95,7 +95,7 @@ def run_to_the_end(run_dir, connect, stop, **options):
 
 @pytest.mark.slow
 def test_it_trains_and_sends_its_parameters_to_the_evaluator(tmp_path, connect, stop):
-  monitor = Monitor(str(tmp_path), num_steps=500, num_evaluators=1)
+  monitor = Monitor(str(tmp_path), num_steps=500, evaluators=['evaluator/0'])
   node = make_node(tmp_path, connect(monitor))
   thread = start(node)
   client = connect(node)
@@ -177,7 +177,7 @@ def test_a_run_starts_with_anothers_parameters_but_resumes_with_its_own(tmp_path
 
 @pytest.mark.slow
 def test_a_stopped_run_leaves_a_checkpoint(tmp_path, connect, stop):
-  monitor = Monitor(str(tmp_path), num_steps=10**9, num_evaluators=0)
+  monitor = Monitor(str(tmp_path), num_steps=10**9, evaluators=[])
   thread = start(make_node(tmp_path, connect(monitor), num_steps=10**9))
   wait_for(lambda: monitor.progress()['actor_steps'] > 0, thread)
   stop.set()
@@ -277,7 +277,7 @@ NORMALIZING = functools.partial(VTrace, VTraceConfig(normalize_observations=True
 def test_a_run_that_cannot_resume_is_rejected_in_one_sentence(
   tmp_path, connect, stop, options, words
 ):
-  monitor = Monitor(str(tmp_path), num_steps=500, num_evaluators=0)
+  monitor = Monitor(str(tmp_path), num_steps=500, evaluators=[])
   node = make_node(tmp_path, connect(monitor), **options)
   with pytest.raises(lifecycle.NonRetryableError, match=words):
     node.run()
@@ -287,6 +287,6 @@ def test_a_run_that_cannot_resume_is_rejected_in_one_sentence(
 def test_a_checkpoint_of_other_environments_is_rejected(tmp_path, connect, stop):
   run_to_the_end(tmp_path, connect, stop)
   stop.clear()
-  node = make_node(tmp_path, connect(Monitor(str(tmp_path), 500, False)), num_envs=16)
+  node = make_node(tmp_path, connect(Monitor(str(tmp_path), 500, [])), num_envs=16)
   with pytest.raises(lifecycle.NonRetryableError, match='made by another config'):
     node.run()

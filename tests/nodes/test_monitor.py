@@ -30,7 +30,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def monitor(tmp_path):
-  return Monitor(str(tmp_path), num_steps=1000, num_evaluators=1)
+  return Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'])
 
 
 def test_reports_are_absolute_so_a_repeated_one_changes_nothing(monitor):
@@ -89,7 +89,7 @@ def test_the_rest_of_the_time_is_computed_from_the_restart_of_a_learner_on(monit
 
 
 def test_the_rates_of_a_silent_node_become_0_in_every_view(tmp_path, clock, monkeypatch):
-  monitor, seen = Monitor(str(tmp_path), num_steps=1000, num_evaluators=1), {}
+  monitor, seen = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0']), {}
 
   def training():
     """What nodes report while the monitor looks at its clock, which it does at each yield."""
@@ -114,7 +114,7 @@ def test_the_rates_of_a_silent_node_become_0_in_every_view(tmp_path, clock, monk
 
 
 def test_the_view_has_the_steps_and_the_time_of_every_learners_first_report(tmp_path, clock):
-  monitor = Monitor(str(tmp_path), num_steps=1000, num_evaluators=1, num_learners=2)
+  monitor = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'], num_learners=2)
 
   def seen():
     status = monitor.status()
@@ -203,7 +203,7 @@ def test_actor_steps_of_replicas_are_added_up_and_learner_steps_are_not(monitor,
 
 def test_training_has_finished_when_every_replica_has(tmp_path, monkeypatch):
   monkeypatch.setattr('nodes.runtime.lifecycle.stop_program', lambda: None)
-  monitor = Monitor(str(tmp_path), num_steps=1000, num_evaluators=0, num_learners=2)
+  monitor = Monitor(str(tmp_path), num_steps=1000, evaluators=[], num_learners=2)
   monitor.report_training_finished('inference_learner/1', FINAL | {'params_crc32': 7})
   assert not monitor.progress()['finished']
   monitor.report_training_finished('inference_learner/0', FINAL | {'params_crc32': 7})
@@ -223,7 +223,7 @@ def test_a_run_without_reports_still_gets_a_picture(tmp_path):
 def test_the_summary_is_written_after_the_final_evaluation(tmp_path, monkeypatch):
   stopped = []
   monkeypatch.setattr('nodes.runtime.lifecycle.stop_program', lambda: stopped.append(True))
-  monitor = Monitor(str(tmp_path), num_steps=1000, num_evaluators=1)
+  monitor = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'])
   monitor.report_training_finished('inference_learner/0', FINAL)
   monitor.final_evaluation('evaluator/0', {'evaluator_return': 0.75, 'evaluator_episodes': 12.0})
   monitor.run()
@@ -236,7 +236,7 @@ def test_the_summary_is_written_after_the_final_evaluation(tmp_path, monkeypatch
 def test_measurements_that_cannot_be_written_are_a_problem_until_they_can(tmp_path, monkeypatch):
   monkeypatch.setattr('rundir.recorder._CALM_SECONDS', 0.0)
   (tmp_path / 'logs').write_text('in the way')
-  monitor = Monitor(str(tmp_path), num_steps=1000, num_evaluators=1)
+  monitor = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'])
   monitor.report('actor/0', {'steps': 1.0})
   assert monitor.flush()
   assert 'cannot be written' in monitor.status()['problem']
@@ -249,12 +249,12 @@ def test_measurements_that_cannot_be_written_are_a_problem_until_they_can(tmp_pa
 
 def test_a_restarted_monitor_continues_the_same_logs(tmp_path):
   for steps in (10.0, 30.0):
-    monitor = Monitor(str(tmp_path), num_steps=1000, num_evaluators=1)
+    monitor = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'])
     monitor.report('inference_learner/0', {'actor_steps': steps})
     assert monitor.flush()
   with open(tmp_path / 'logs' / 'inference_learner-0.csv', 'a') as f:
     f.write('40.0,1')  # Killed within a row.
-  monitor = Monitor(str(tmp_path), num_steps=1000, num_evaluators=1)
+  monitor = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'])
   monitor.report('inference_learner/0', {'actor_steps': 50.0})
   rows = read(monitor, tmp_path, 'inference_learner/0', 'actor_steps', 'seconds')
   assert [steps for steps, _ in rows] == [10, 30, 50]
@@ -263,7 +263,7 @@ def test_a_restarted_monitor_continues_the_same_logs(tmp_path):
 
 
 def test_a_repeated_final_evaluation_changes_nothing(tmp_path):
-  monitor = Monitor(str(tmp_path), num_steps=1000, num_evaluators=1)
+  monitor = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'])
   for _ in range(2):
     monitor.final_evaluation('evaluator/0', {'evaluator_return': 1.0})
   assert len(read(monitor, tmp_path, 'evaluator/0', 'evaluator_return')) == 1
@@ -300,7 +300,7 @@ def ends(tmp_path, monkeypatch):
 )
 def test_a_damaged_final_evaluation_is_repeated(tmp_path, ends, content):
   (tmp_path / 'final_evaluation.json').write_text(content)
-  monitor = Monitor(str(tmp_path), num_steps=9, num_evaluators=1)
+  monitor = Monitor(str(tmp_path), num_steps=9, evaluators=['evaluator/0'])
   monitor.report_training_finished('anakin/0', {})
   assert not ends(monitor)
   monitor.final_evaluation('evaluator/0', {'evaluator_return': 1.0})
@@ -310,17 +310,18 @@ def test_a_damaged_final_evaluation_is_repeated(tmp_path, ends, content):
 def test_the_program_ends_after_the_final_evaluation_of_the_last_of_several_evaluators(
   tmp_path, ends
 ):
-  first = Monitor(str(tmp_path), num_steps=9, num_evaluators=2)
+  names = ['a_second/0', 'evaluator/0']
+  first = Monitor(str(tmp_path), num_steps=9, evaluators=names)
   first.report_training_finished('trainer/0', {})
-  first.final_evaluation('judge/1', {'evaluator_return': 1.0})
+  first.final_evaluation('a_second/0', {'evaluator_return': 1.0})
   assert not ends(first)
-  again = Monitor(str(tmp_path), num_steps=9, num_evaluators=2)
+  again = Monitor(str(tmp_path), num_steps=9, evaluators=names)
   again.report_training_finished('trainer/0', {})
   assert not ends(again)
-  again.final_evaluation('judge/0', {'evaluator_return': 2.0})
+  again.final_evaluation('evaluator/0', {'evaluator_return': 2.0})
   assert ends(again)
   assert json.loads((tmp_path / 'summary.json').read_text())['evaluator_return'] == 2.0
-  for node, value in (('judge/0', 2.0), ('judge/1', 1.0)):
+  for node, value in (('evaluator/0', 2.0), ('a_second/0', 1.0)):
     assert curves.read(str(tmp_path), node, 'evaluator_return') == [(value,)]
 
 
@@ -331,12 +332,13 @@ def test_every_caller_learns_that_training_has_finished(monitor):
 
 
 def test_a_restarted_monitor_knows_the_final_evaluation(tmp_path, ends):
-  first = Monitor(str(tmp_path), num_steps=9, num_evaluators=1)
+  first = Monitor(str(tmp_path), num_steps=9, evaluators=['evaluator/0'])
   first.final_evaluation('evaluator/0', {'evaluator_return': 2.5})
-  longer = Monitor(str(tmp_path), num_steps=10, num_evaluators=1)  # Resumed with more steps.
+  # Resumed with more steps.
+  longer = Monitor(str(tmp_path), num_steps=10, evaluators=['evaluator/0'])
   longer.report_training_finished('inference_learner/0', {'learner_steps': 7.0})
   assert not ends(longer)
-  again = Monitor(str(tmp_path), num_steps=9, num_evaluators=1)
+  again = Monitor(str(tmp_path), num_steps=9, evaluators=['evaluator/0'])
   again.report_training_finished('inference_learner/0', {'learner_steps': 7.0})
   assert ends(again)
   summary = json.loads((tmp_path / 'summary.json').read_text())

@@ -92,7 +92,7 @@ def make_peers(run_dir, connect, monitor, num_peers, make_agent=make_agent, **op
 def train(run_dir, connect, stop, num_peers, **options):
   """Lets peers train to their end; returns the monitor's counts and each peer's final parameters."""
   run_dir.mkdir(exist_ok=True)
-  monitor = Monitor(str(run_dir), 500, num_evaluators=0, num_learners=num_peers)
+  monitor = Monitor(str(run_dir), 500, evaluators=[], num_learners=num_peers)
   start(make_peers(run_dir, connect, connect(monitor), num_peers, **options), monitor, stop)
   return monitor.status(), finals(run_dir, num_peers)
 
@@ -113,7 +113,7 @@ def test_one_peer_alone_is_the_plain_program_bit_for_bit(tmp_path, connect, stop
   _, (alone,) = train(tmp_path / 'alone', connect, stop, num_peers=1)
   plain = tmp_path / 'plain'
   plain.mkdir()
-  monitor = Monitor(str(plain), 500, num_evaluators=0)
+  monitor = Monitor(str(plain), 500, evaluators=[])
   run = RunOptions(num_steps=250, run_dir=str(plain), checkpoint_period=1e9)
   node = Anakin(
     make_agent, Catch, connect(monitor), LOOP, run, seed=Seed(1).child('peer', 0), name='peer/0'
@@ -143,7 +143,7 @@ def test_blocking_peers_agree_after_each_round_also_when_resumed(tmp_path, conne
 @pytest.mark.slow
 def test_a_peer_that_resumes_after_its_end_tells_its_successors(tmp_path, connect, stop):
   train(tmp_path, connect, stop, num_peers=2, num_steps=40)
-  monitor = Monitor(str(tmp_path), 500, num_evaluators=0, num_learners=2)
+  monitor = Monitor(str(tmp_path), 500, evaluators=[], num_learners=2)
   peers = make_peers(tmp_path, connect, connect(monitor), 2, num_steps=40)
   start(peers, monitor, stop)
   for k, peer in enumerate(peers):
@@ -166,7 +166,7 @@ def test_a_peer_without_a_checkpoint_starts_with_a_neighbours_parameters(
   def hardly_learning(*specs):
     return VTrace(VTraceConfig(unroll_length=5, mlp_sizes=(16,), learning_rate=1e-30), *specs)
 
-  monitor = Monitor(str(tmp_path), 10**9, num_evaluators=0, num_learners=2)
+  monitor = Monitor(str(tmp_path), 10**9, evaluators=[], num_learners=2)
   client = connect(monitor)
   neighbour, _ = make_peers(tmp_path, connect, client, 2, hardly_learning)
   counts = {'actor_steps': 100, 'environment_frames': 100, 'learner_steps': steps}

@@ -69,7 +69,7 @@ def fill(disk):
 
 def test_a_full_disk_costs_measurements_and_nothing_else(small_disk):
   run_dir = str(small_disk)
-  subject = Monitor(run_dir, num_steps=1000, num_evaluators=1)
+  subject = Monitor(run_dir, num_steps=1000, evaluators=['evaluator/0'])
 
   def report(first, count):
     for step in range(first, first + count):
@@ -96,7 +96,7 @@ def test_a_full_disk_costs_measurements_and_nothing_else(small_disk):
 
 def test_a_disk_that_was_full_from_the_beginning_takes_measurements_once_it_has_room(small_disk):
   fill(small_disk)
-  subject = Monitor(str(small_disk), num_steps=1000, num_evaluators=1)
+  subject = Monitor(str(small_disk), num_steps=1000, evaluators=['evaluator/0'])
   subject.report('actor/0', {'share': 1.0})
   assert subject.flush()
   assert 'No space left' in subject.status()['problem']
@@ -109,7 +109,10 @@ def test_a_disk_that_was_full_from_the_beginning_takes_measurements_once_it_has_
 
 def test_a_disk_that_hangs_delays_no_report(tmp_path, monkeypatch):
   monkeypatch.setattr(recorder, '_CAPACITY', 2)
-  subject, answers = Monitor(str(tmp_path), num_steps=1000, num_evaluators=1), threading.Event()
+  subject, answers = (
+    Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0']),
+    threading.Event(),
+  )
   write, writing = recorder.CsvWriter.write, threading.Event()
 
   def stalled(table, row):
@@ -162,7 +165,7 @@ def test_rows_of_which_some_fit_are_one_problem(tmp_path, monkeypatch, caplog):
     write(table, row)
 
   monkeypatch.setattr(recorder.CsvWriter, 'write', sometimes)
-  subject = Monitor(str(tmp_path), num_steps=1000, num_evaluators=1)
+  subject = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'])
   for i in range(10):
     subject.report('actor/0', {'share': float(i % 2)})
   assert subject.flush()
@@ -176,7 +179,7 @@ def test_no_shared_memory_is_needed(tmp_path, monkeypatch):
     raise OSError(errno.ENOENT, 'No such file or directory')
 
   monkeypatch.setattr(_multiprocessing, 'SemLock', refuse)  # As without /dev/shm.
-  subject = Monitor(str(tmp_path), num_steps=1000, num_evaluators=1)
+  subject = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'])
   subject.report('actor/0', {'share': 1.0, 'not_measured': math.nan})
   assert subject.flush()
   assert subject.status()['problem'] == ''
@@ -184,7 +187,7 @@ def test_no_shared_memory_is_needed(tmp_path, monkeypatch):
 
 
 def test_a_wall_clock_that_is_set_back_is_in_no_measurement(tmp_path, monkeypatch):
-  subject = Monitor(str(tmp_path), num_steps=1000, num_evaluators=1)
+  subject = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'])
   now = time.time
   for shift in (0.0, -3600.0):
     monkeypatch.setattr(time, 'time', lambda s=shift: now() + s)
@@ -197,7 +200,9 @@ def test_a_wall_clock_that_is_set_back_is_in_no_measurement(tmp_path, monkeypatc
 
 def test_a_report_with_other_names_is_under_a_header_of_its_own_names(tmp_path):
   for values in ({'episode_return': 1.0, 'loss': 2.0}, {'a_new_one': 3.0, 'episode_return': 4.0}):
-    subject = Monitor(str(tmp_path), num_steps=1000, num_evaluators=1)  # Another incarnation.
+    subject = Monitor(
+      str(tmp_path), num_steps=1000, evaluators=['evaluator/0']
+    )  # Another incarnation.
     subject.report('inference_learner/0', values)
     assert subject.flush()
   for name, values in (('episode_return', [1, 4]), ('loss', [2]), ('a_new_one', [3])):
@@ -208,7 +213,7 @@ def test_a_report_with_other_names_is_under_a_header_of_its_own_names(tmp_path):
 def test_the_final_evaluation_is_requested_again_while_it_cannot_be_written(
   tmp_path, monkeypatch, code
 ):
-  subject = Monitor(str(tmp_path), num_steps=9, num_evaluators=1)
+  subject = Monitor(str(tmp_path), num_steps=9, evaluators=['evaluator/0'])
   write = files.write_json
 
   def fails(*args):
@@ -239,14 +244,14 @@ def test_the_summary_waits_for_room(tmp_path, monkeypatch):
     write(path, values)
 
   monkeypatch.setattr(files, 'write_json', sometimes)
-  subject = Monitor(str(tmp_path), num_steps=9, num_evaluators=0)
+  subject = Monitor(str(tmp_path), num_steps=9, evaluators=[])
   subject.report_training_finished('anakin/0', {'actor_steps': 9})
   subject.run()
   assert stopped and not full and (tmp_path / 'summary.json').exists()
 
 
 def test_a_number_of_steps_of_any_size_is_shown(tmp_path, connect):
-  client = connect(Monitor(str(tmp_path), num_steps=10**30, num_evaluators=1))
+  client = connect(Monitor(str(tmp_path), num_steps=10**30, evaluators=['evaluator/0']))
   assert client.status()['num_steps'] == 10**30
 
 
@@ -257,7 +262,7 @@ def gif(shade):
 
 
 def test_the_newest_videos_are_kept_and_tensorboard_has_the_same(tmp_path):
-  monitor = Monitor(str(tmp_path), num_steps=1000, num_evaluators=1, videos_kept=2)
+  monitor = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'], videos_kept=2)
   monitor.report('inference_learner/0', {'actor_steps': 40.0, 'environment_frames': 160.0})
   for when, steps in enumerate((3, 20, 30)):
     monitor.video(steps, gif(steps))

@@ -30,7 +30,7 @@ def _write_params(path):
 
 
 def _write_evaluation(path):
-  monitor.Monitor(path, num_steps=1, num_evaluators=1).final_evaluation(
+  monitor.Monitor(path, num_steps=1, evaluators=['evaluator/0']).final_evaluation(
     'evaluator/0', {'evaluator_return': 1.0}
   )
   return run_end.FINAL_EVALUATION

@@ -27,7 +27,7 @@ def train(run_dir, connect, stop, make_agent, place=None, num_steps=1000, period
   """Trains a node to its end; returns the monitor's status."""
   run_dir.mkdir(exist_ok=True)
   stop.clear()
-  monitor = Monitor(str(run_dir), num_steps=num_steps, num_evaluators=0)
+  monitor = Monitor(str(run_dir), num_steps=num_steps, evaluators=[])
   node = Anakin(
     make_agent,
     Catch,
