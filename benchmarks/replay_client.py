@@ -19,11 +19,11 @@ from absl import app, flags
 from benchmarks import output
 from benchmarks.running import ROOT
 from launchers import binding
-from nodes.replay_server import child
+from nodes.replay_server import interpreter
 
 _REPEATS = flags.DEFINE_integer('repeats', 3, 'measurements of each', 1)
 _SIZES = flags.DEFINE_list('kilobytes', ['1', '16', '256'], 'sizes of an item')
-_PYTHON = {'own': sys.executable, 'reverb': child.PYTHON}
+_PYTHON = {'own': sys.executable, 'reverb': interpreter.PYTHON}
 # Without what is for one of the two Pythons.
 _ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith('PYTHON')}
 

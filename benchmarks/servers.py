@@ -88,7 +88,7 @@ def serve_monitor(run_dir: str, port: int) -> None:
   import courier
   from nodes.monitor import Monitor
 
-  monitor, server = Monitor(run_dir, 1, 1), courier.Server(port=port, data_only=True)
+  monitor, server = Monitor(run_dir, 1, []), courier.Server(port=port, data_only=True)
   server.Bind('report', monitor.report)
   server.Bind('flush', monitor.flush)
   server.Start()

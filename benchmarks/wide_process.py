@@ -66,7 +66,7 @@ def monitor(run_dir: str, port: str) -> None:
         arrived.wait_for(lambda: len(first) >= number, 50.0)
       return sorted(first.values())
 
-  timed = Timed(run_dir, 10**10, 1)
+  timed = Timed(run_dir, 10**10, ['evaluator/0'])
   server = courier.Server(port=int(port), data_only=True)
   served = 'report', 'count', 'status', 'finished', 'num_reported', 'num_reports', 'first_reports'
   for name in served:

@@ -18,8 +18,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from courier import tls
-
 _BACKLOG = 4096  # Clients that return at one time to a restarted server; Linux's own limit.
 _REST_SECONDS = 1.0
 # Of an `accept` without a descriptor or memory for the connection.
@@ -269,7 +267,7 @@ def _prepared(stream: socket.socket) -> socket.socket:
 
 
 def _unix_name(port: int) -> str:
-  return f'\0courier-{port}{tls.name()}'
+  return f'\0courier-{port}'
 
 
 def _is_here(family: int, kind: int, protocol: int, name: str, address: Any) -> bool:

@@ -38,30 +38,6 @@ def client_context() -> ssl.SSLContext | None:
   return _contexts(path)[1] if path else None
 
 
-def name() -> str:
-  """Returns what the names of this run's Unix sockets end with; '' if the variable is not set.
-
-  Over them there is no TLS, and they have the numbers of ports, which another run on this machine may
-  take. It finds no socket of this run, because its own names end with something else.
-
-  Raises:
-    ValueError: if the file cannot be read.
-  """
-  path = os.environ.get(VARIABLE)
-  return _name(path) if path else ''
-
-
-@functools.cache
-def _name(path: str) -> str:
-  import hashlib
-
-  try:
-    with open(path, 'rb') as file:
-      return f'-{hashlib.sha256(file.read()).hexdigest()[:32]}'
-  except OSError as error:
-    raise _unreadable(path, error) from error
-
-
 @functools.cache
 def _contexts(path: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
   import ssl
@@ -82,9 +58,7 @@ def _contexts(path: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         f'certificate: {error.reason or error}'
       ) from error
     except OSError as error:
-      raise _unreadable(path, error) from error
+      raise ValueError(
+        f'{VARIABLE} names {path}, which cannot be read: {error.strerror}'
+      ) from error
   return server, client
-
-
-def _unreadable(path: str, error: OSError) -> ValueError:
-  return ValueError(f'{VARIABLE} names {path}, which cannot be read: {error.strerror}')

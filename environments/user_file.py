@@ -12,6 +12,7 @@ import linecache
 import os
 import re
 import sys
+import textwrap
 import threading
 import tokenize
 import traceback
@@ -29,6 +30,7 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 NOT_IN_IMAGE = ('runs', 'site', 'wandb', 'mlruns')
 _SPEC = re.compile(r'(?P<path>.+\.py):(?P<name>[^:]*)(:(?P<task>.*))?', re.DOTALL)
 _LOADING = threading.RLock()
+_LONGEST = 500  # Characters of the text of an error.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,7 +252,7 @@ def user_code_errors(what: str, *paths: str) -> Iterator[None]:
       f'{what} failed: {error.msg}, at line {error.lineno} of {error.filename}: {text}'
     ) from error
   except (Exception, SystemExit) as error:
-    said = ' '.join(str(error).split())
+    said = textwrap.shorten(str(error), _LONGEST, placeholder=' ...')
     hint = hidden_modules.explain(error, *paths)
     raise ValueError(
       f'{what} raised {type(error).__name__}: {said}{where(error, *paths)}{hint}'

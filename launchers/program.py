@@ -106,8 +106,8 @@ class Program(lp.Program):
     new = Declared(tuple(roles), dict(sends or {}), dict(receives or {}))
     for role in (*new.roles, *new.sends.values(), *new.receives.values()):
       if role not in ROLES:
-        near = errors.did_you_mean(role, ROLES) or f'; there are: {", ".join(ROLES)}'
-        raise ValueError(f'group {label!r}: no role is called {role!r}{near}.')
+        near = errors.did_you_mean(role, ROLES) or f'; there are: {", ".join(ROLES)}.'
+        raise ValueError(f'group {label!r}: no role is called {role!r}{near}')
     if new != Declared():
       self.declared[label] = new
 

@@ -8,7 +8,9 @@ trace them, and `programs.options.playable` checks what they take.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from acme import specs
@@ -21,7 +23,7 @@ from programs.runs import Run
 from programs.warm_start import Source
 
 
-def check(run: Run, source: Source | None) -> None:
+def check(run: Run, source: Source | None) -> Sequence[str]:
   """Traces a user's own agent or torso, and checks that another run's parameters fit the agent.
 
   A user's own program without `make_agent` is not tried.
@@ -29,6 +31,9 @@ def check(run: Run, source: Source | None) -> None:
   Args:
     run: the run.
     source: the parameters that it begins with; None for new ones or those of its checkpoint.
+
+  Returns:
+    Warnings, one sentence each.
 
   Raises:
     ValueError: one sentence that names the flag and what does not fit.
@@ -40,15 +45,15 @@ def check(run: Run, source: Source | None) -> None:
       raise ValueError(
         f'{flag}: there is no make_agent(config) in {run.program}; add it to the file.'
       )
-    return
+    return ()
   own = user_file.is_spec(run.program)
   if not (flag or own):
-    return
+    return ()
   flag = flag or f'--program={run.program}'
   notice = f'still trying {flag}, after {playable.NOTICE_SECONDS:.0f} s'
   with streams.announced_if_slow(notice, playable.NOTICE_SECONDS):
     elsewhere = bool(options.value(run.config, 'actor_python', ''))
-    separate_process.call(
+    warnings: Sequence[str] = separate_process.call(
       'programs.agent_check:trial',
       make_agent(run.config),
       run.module.environments,
@@ -58,6 +63,7 @@ def check(run: Run, source: Source | None) -> None:
       playable.spec(run.module, run.config) if elsewhere else None,
       flag=flag,
     )
+  return warnings
 
 
 def trial(
@@ -67,8 +73,8 @@ def trial(
   program: str,
   source: Source | None,
   spec: specs.EnvironmentSpec | None = None,
-) -> None:
-  """Builds the agent in this process and traces its functions.
+) -> list[str]:
+  """Builds the agent in this process and traces its functions; returns what `check` does.
 
   Args:
     make_agent: takes the specs of observations and actions.
@@ -87,6 +93,7 @@ def trial(
   if spec is None:
     spec = _spec(environments, config)
   agent, torso = user_agent.named(config), user_torso.named(config)
+  warnings: list[str] = []
   files = [user_file.named(name).file.path for name in (agent, torso, program) if name]
   if agent:
     user_agent.check_options(user_agent.read(agent), user_torso.carried(config))
@@ -107,12 +114,30 @@ def trial(
         f'{type(built).__name__}; let it return programs.sebulba.make_agent(config), or leave --agent '
         'out.'
       )
+    if agent:
+      warnings = [f'--agent={agent}: {each}' for each in _misspelt(type(built))]
   if source is not None:
     try:
       params = shapes.params(make_agent(spec.observations, spec.actions))
       warm_start.fitting(source.saved, params, source.advice)
     except ValueError as error:
       raise ValueError(f'--init_from: {error}') from error
+  return warnings
+
+
+def _misspelt(agent: type) -> Iterator[str]:
+  """Yields a sentence for each method of a user's class with nearly the name of one of its base."""
+  for own in agent.__mro__:
+    bases = {name for base in own.__mro__[1:] for name in vars(base) if not name.startswith('_')}
+    if own.__module__.partition('.')[0] == 'agents':
+      return
+    for name, value in vars(own).items():
+      near = difflib.get_close_matches(name, bases, n=1, cutoff=0.85)
+      if inspect.isfunction(value) and near and name not in bases:
+        yield (
+          f'{own.__name__}.{name} overrides nothing, since the method of its base is {near[0]}; if that '
+          'is what it should replace, rename it.'
+        )
 
 
 def _tried(config: Any) -> str:

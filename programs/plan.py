@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -112,12 +112,13 @@ def plan(engine: Engine, dry_run: bool, drawing: str) -> Job:
   learns = registry.learns(run.module)
   values = options.flatten(config)
   own_files = user_file.paths([run.program, *values.values()])
+  of_agent: Sequence[str] = ()
   if learns:
     _check_reach(engine, config)
     if engine.on_this_machine:
       bsuite_results.check_directory(config)
     if not engine.repeats_plan:  # A pod repeats a plan whose agent was tried then.
-      agent_check.check(run, None if resumes else warm_start.source(run))
+      of_agent = agent_check.check(run, None if resumes else warm_start.source(run))
   placement = run.module.placement(config)
   if _PLACEMENT.value:
     placement = placement_file.override(placement, _PLACEMENT.value)
@@ -139,6 +140,7 @@ def plan(engine: Engine, dry_run: bool, drawing: str) -> Job:
       f'picture: {drawing or "with --graph=graph.svg, or .md for Mermaid"}',
     ),
     warnings=[
+      *of_agent,
       *(estimates.warnings(config) if learns else ()),
       *(effects.warnings(config, run.given) if learns else ()),
       *config_file.warnings(config, run.given),

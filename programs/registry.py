@@ -9,8 +9,8 @@ from typing import Any
 import launchpad as lp
 
 from agents import options
+from environments import errors, user_file
 from environments import registry as environments
-from environments import user_file
 from launchers.options import DEFINE
 from launchers.placement import Resources
 from programs.launchpad_program import LaunchpadProgram, takes_config
@@ -66,10 +66,8 @@ def load(name: str) -> Any:
         own = UserProgram if takes_config(named.load()) else LaunchpadProgram
       return own(named)
   if name not in PROGRAMS:
-    raise ValueError(
-      f'--program={name} is unknown; there are: {", ".join(sorted(PROGRAMS))}, and '
-      'path/to/mine.py:make_program.'
-    )
+    there = f'; there are: {", ".join(sorted(PROGRAMS))}, and path/to/mine.py:make_program.'
+    raise ValueError(f'--program={name} is unknown{errors.did_you_mean(name, PROGRAMS) or there}')
   return importlib.import_module(PROGRAMS[name])
 
 

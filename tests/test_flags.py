@@ -36,6 +36,10 @@ def _slow(*values):
     ),
     (['--num_epochs=2'], ['--num_epochs is not an option of --agent=vtrace']),
     (['--agent=ppo', '--vtrace_lambda=1'], ['--vtrace_lambda is not an option of --agent=ppo']),
+    (['--agent=sac'], ['not trained by this program, but by --program=sac; use that']),
+    (['--agent=vtarce'], ['--agent=vtarce is unknown to this program; did you mean vtrace?']),
+    (['--agent=x'], ['there are: vtrace, ppo, pqn, and path/to/mine.py:MyAgent.']),
+    (['--program=sebula'], ['--program=sebula is unknown; did you mean sebulba?']),
     (['--agent=ppo', '--batch_size=6'], ['--num_minibatches=4', '6 unrolls', '--batch_size=6']),
     (
       ['--agent=ppo', '--learner_devices=0,1', '--num_minibatches=16'],
@@ -298,7 +302,10 @@ def _slow(*values):
       ['--program=population_sebulba', '--inference_nodes=2'],
       ['--inference_nodes=2', '--num_members=8'],
     ),
-    (['--program=population', '--agent=muzero'], ['--agent=muzero is unknown', 'ppo, r2d2']),
+    (
+      ['--program=population', '--agent=muzero'],
+      ['--agent=muzero is not trained by this program', 'ppo, r2d2'],
+    ),
     (
       ['--program=population', '--agent=r2d2', '--tune=entropy_cost=1e-3..1e-2'],
       ['--tune=entropy_cost', 'learning_rate, discount'],
@@ -313,7 +320,10 @@ def _slow(*values):
     (['--program=gala', '--gossip_timeout=5'], ['--gossip_timeout=5', '--gossip=async']),
     (['--program=gala', '--gossip_graph=0-1,1-0'], ['--gossip_graph=0-1,1-0', 'except 2']),
     (['--program=gala', '--num_peers=1', '--gossip_graph=0-1'], ['0-1', '--num_peers']),
-    (['--program=gala', '--agent=ppo'], ['--agent=ppo is unknown', 'vtrace, and path/to/mine.py']),
+    (
+      ['--program=gala', '--agent=ppo'],
+      ['--agent=ppo is not trained by this program', 'vtrace, and path/to/mine.py'],
+    ),
     (['--program=gala', '--num_replicas=2'], ['--num_replicas', 'not an option']),
     (['--program=gala_sebulba', '--num_replicas=2'], ['--num_replicas=2', '--num_peers=4']),
     (['--program=gala_sebulba', '--inference_nodes=2'], ['--inference_nodes=2', '--num_peers=4']),

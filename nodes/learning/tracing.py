@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 from acme import specs
 
@@ -34,6 +40,7 @@ def trace(
     ValueError: what a function returned is not what nodes take; one sentence without a period.
     Exception: any exception of the agent.
   """
+  agent = _with_checked_losses(agent)
   core_state = shapes.act_inputs(agent, spec.observations, _ENVIRONMENTS).core_state
   acted = shapes.act_output(agent, spec.observations, _ENVIRONMENTS)
   _check_same('act returned the core_state', acted.core_state, core_state)
@@ -77,3 +84,29 @@ def _check_same(what: str, found: Nest, wanted: Nest) -> None:
 def _leaves(nest: Nest) -> dict[str, str]:
   leaves, _ = jax.tree_util.tree_flatten_with_path(nest)
   return {jax.tree_util.keystr(place): f'{x.dtype}{[*x.shape]}' for place, x in leaves}
+
+
+def _with_checked_losses(agent: Agent) -> Agent:
+  """Returns the agent with the methods that return a loss checked, where JAX would name none of them."""
+  checked = copy.copy(agent)
+  for name in ('loss', 'loss_of_output'):
+    if hasattr(agent, name):
+      setattr(checked, name, functools.partial(_loss, name, getattr(checked, name)))
+  return checked
+
+
+def _loss(name: str, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+  returned = method(*args, **kwargs)
+  if not isinstance(returned, tuple) or len(returned) != 2:
+    raise ValueError(f'{name} returned {_described(returned)}, which must be (loss, metrics)')
+  if not isinstance(returned[0], (float, jax.Array)) or jnp.shape(returned[0]) != ():
+    raise ValueError(
+      f'{name} returned the loss {_described(returned[0])}, which must be a single number'
+    )
+  return returned
+
+
+def _described(value: Any) -> str:
+  if isinstance(value, jax.Array):
+    return f'{value.dtype}{list(value.shape)}'
+  return f'a {type(value).__name__}'

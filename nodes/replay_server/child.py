@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from courier import sockets
+from nodes.replay_server import interpreter
 from nodes.runtime import activity, lifecycle, listening
 from nodes.runtime.replay_socket import unix_name
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PYTHON = os.path.join(_ROOT, '.venv-replay', 'bin', 'python')
 # Reverb waits 5 s for its streams to end.
 _STOP_SECONDS = 10.0
 # The process of an earlier incarnation may hold its port while it returns its memory.
@@ -79,16 +79,14 @@ class Child:
         says; one sentence.
       RuntimeError: if it fails otherwise; one sentence.
     """
-    if not os.path.exists(PYTHON):
-      raise lifecycle.NonRetryableError(
-        f'{PYTHON} does not exist: Reverb needs an environment of its own, which `make` installs.'
-      )
+    if problem := interpreter.problem():
+      raise lifecycle.NonRetryableError(problem)
     self._lock = threading.Lock()
     self._control, there = socket.socketpair()
     numbers = [s.fileno() for s in listeners]
     with there:
       self._process = subprocess.Popen(
-        [PYTHON, '-P', '-s', '-m', 'nodes.replay_server.server', str(there.fileno())],
+        [interpreter.PYTHON, '-P', '-s', '-m', 'nodes.replay_server.server', str(there.fileno())],
         env=_environment(),
         stdin=subprocess.DEVNULL,
         pass_fds=[there.fileno(), *numbers],

@@ -6,11 +6,9 @@ Reverb; see `nodes.replay_server.door`.
 
 from __future__ import annotations
 
-from courier import tls
-
 HAND_OVER = b'\0'
 
 
 def unix_name(port: int) -> str:
-  """Returns the abstract name of the socket beside a port, of this run."""
-  return f'\0launchpod-replay-{port}{tls.name()}'
+  """Returns the abstract name of the socket beside a port."""
+  return f'\0launchpod-replay-{port}'

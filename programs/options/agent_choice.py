@@ -7,16 +7,20 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agents import options
-from environments import user_file
+from environments import errors, user_file
 from programs.options import user_agent
 from programs.options.common import CommonConfig
 
-# A program with an agent, where that is not the program's name.
+# A program that trains an agent.
 _PROGRAM_OF = {
   'avril': 'offline',
   'bc': 'offline',
+  'muzero': 'muzero',
   'ppo': 'sebulba',
   'pqn': 'sebulba',
+  'qt_opt': 'qt_opt',
+  'r2d2': 'r2d2',
+  'sac': 'sac',
   'vtrace': 'sebulba',
 }
 
@@ -67,9 +71,13 @@ def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
   """
   agent, found = _found(module, values.get('agent'))
   if agent not in found:
+    there = f'; there are: {", ".join(found)}, and path/to/mine.py:MyAgent.'
+    if program := _PROGRAM_OF.get(agent):
+      raise ValueError(
+        f'--agent={agent} is not trained by this program, but by --program={program}; use that{there}'
+      )
     raise ValueError(
-      f'--agent={agent} is unknown to this program; there are: {", ".join(found)}, and '
-      'path/to/mine.py:MyAgent.'
+      f'--agent={agent} is unknown to this program{errors.did_you_mean(agent, found) or there}'
     )
   names = {name: options.flatten(variant.defaults).keys() for name, variant in found.items()}
   for name in values.keys() - names[agent]:

@@ -229,3 +229,45 @@ def test_an_unusable_torso_is_rejected_without_a_trial(flags, words, capsys, mon
   assert captured.err.startswith('error: ') and captured.err.count('\n') == 1
   for word in words:
     assert word in captured.err
+
+
+LOSS = """
+from agents.vtrace.agent import VTrace
+
+class Mine(VTrace):
+  def loss_of_output(self, output, rows):
+    loss, metrics = super().loss_of_output(output, rows)
+    return loss, metrics
+"""
+
+
+@pytest.mark.parametrize(
+  'returned, said',
+  [
+    ('loss', 'loss_of_output returned float32[], which must be (loss, metrics)'),
+    ('loss + rows.timestep.reward, metrics', 'loss float32[21, 16], which must be a single number'),
+    ('None, metrics', 'returned the loss a NoneType, which must be a single number'),
+  ],
+)
+def test_a_loss_that_is_none_is_named(tmp_path, returned, said):
+  path = tmp_path / 'mine.py'
+  path.write_text(LOSS.replace('return loss, metrics', f'return {returned}'))
+  with pytest.raises(ValueError) as error:
+    _tried(_run('sebulba', agent=f'{path}:Mine'))
+  assert said in str(error.value) and '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize(
+  'name, warns',
+  [('loss_of_output', False), ('loss_of_ouput', True), ('smoothed_loss', False), ('_lost', False)],
+)
+def test_a_misspelt_method_is_a_warning(tmp_path, name, warns):
+  path = tmp_path / 'mine.py'
+  path.write_text(LOSS.replace('def loss_of_output', f'def {name}'))
+  run = _run('sebulba', agent=f'{path}:Mine')
+  config = run.config
+  make_agent, environments = run.module.make_agent(config), run.module.environments
+  warnings = agent_check.trial(make_agent, environments, config, '', source=None)
+  assert len(warnings) == warns
+  if warns:
+    assert 'Mine.loss_of_ouput overrides nothing' in warnings[0]

@@ -25,8 +25,19 @@ class Config(sebulba.Config):
   """The options of Sebulba."""
 
 
+class Names(list):
+  """Names of nodes, which are changed as they are added."""
+
+  def append(self, name):
+    super().append(renamed(name))
+
+
 class Renamed(Program):
   """Takes other names than it is given, for the groups and in the arguments of the nodes."""
+
+  def __init__(self, name):
+    super().__init__(name)
+    self.evaluators = Names()
 
   def group(self, label, **declared):
     return super().group(NAMES[label], **declared)

@@ -9,13 +9,13 @@ import subprocess
 import numpy as np
 import pytest
 
-from nodes.replay_server import child
+from nodes.replay_server import interpreter
 from nodes.unrolls.replay_client import ReplayClient
 from nodes.unrolls.tables import PRIORITIZED, RateLimiter, Table
 from tests.nodes.unrolls.replay_client.reverb_client import ROWS, STEPS
 from tests.waiting import DEADLINE
 
-ROOT = pathlib.Path(child.PYTHON).parents[2]
+ROOT = pathlib.Path(interpreter.PYTHON).parents[2]
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith('PYTHON')}
 
 
@@ -26,7 +26,13 @@ def address(serve):
 
 def reverb(address, what):
   """Runs Reverb's own client; returns what it prints."""
-  command = [child.PYTHON, '-m', 'tests.nodes.unrolls.replay_client.reverb_client', address, what]
+  command = [
+    interpreter.PYTHON,
+    '-m',
+    'tests.nodes.unrolls.replay_client.reverb_client',
+    address,
+    what,
+  ]
   run = subprocess.run(
     command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, timeout=DEADLINE, check=True
   )

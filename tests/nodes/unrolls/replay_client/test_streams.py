@@ -217,17 +217,6 @@ def test_a_client_waits_at_the_unix_socket_of_a_server_that_starts(run_certifica
     connecting.connect(f'localhost:{port}').close()  # Nobody listens at a Unix socket.
 
 
-def test_a_client_of_another_run_does_not_find_the_unix_socket(
-  serve, run_certificate, monkeypatch, tmp_path
-):
-  address = serve(queue_table(4))
-  other = tmp_path / 'other.pem'
-  other.write_bytes(certificate.new())
-  monkeypatch.setenv(tls.VARIABLE, str(other))
-  with pytest.raises(ReplayAwayError):
-    ReplayClient(address).server_info(timeout=DEADLINE)
-
-
 def test_over_tcp_only_processes_with_the_certificate_of_the_run_are_served(
   serve, run_certificate, monkeypatch
 ):

@@ -1,0 +1,15 @@
+"""The Python of Reverb's server, which `make` installs in an environment of its own."""
+
+from __future__ import annotations
+
+import os
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PYTHON = os.path.join(_ROOT, '.venv-replay', 'bin', 'python')
+
+
+def problem() -> str:
+  """Returns why it cannot be used, as one sentence; '' if it can."""
+  if os.path.exists(PYTHON):
+    return ''
+  return f'{PYTHON} does not exist: Reverb needs an environment of its own, which `make` installs.'
