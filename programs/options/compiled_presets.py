@@ -59,6 +59,8 @@ PPO: Table = {
   'gymnax': PPO_SMALL | {'num_steps': 2_000_000},
   'gymnax:Pendulum-v1': PPO_CONTINUOUS,
   **_on_minatar(PPO_MINATAR),
+  # With PureJaxRL's cost, two seeds of three stop exploring before the submarine surfaces.
+  'minatar:Seaquest': PPO_MINATAR | {'entropy_cost': 0.03},
   'brax': PPO_MUJOCO,
   'playground': PPO_MUJOCO,
   'navix': PPO_NAVIX,

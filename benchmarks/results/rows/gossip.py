@@ -11,6 +11,7 @@ _ENVS_OF_A_PEER = 16
 _CATCH_STEPS = 300_000
 _CATCH_SEEDS = (1, 2, 3, 4, 5)
 _BREAKOUT_STEPS = 3_000_000
+_BREAKOUT_SEEDS = (1, 2, 3)
 
 
 def _gala(
@@ -66,7 +67,18 @@ TASKS = (
     name='gala/breakout',
     title='Breakout',
     about="All rows play `minatar:Breakout` with GALA's default learning rate, 0.0007.",
-    rows=tuple(_gala('minatar:Breakout', _BREAKOUT_STEPS, (1, 4), seeds=(1, 2, 3))),
+    rows=tuple(_gala('minatar:Breakout', _BREAKOUT_STEPS, (1, 4), seeds=_BREAKOUT_SEEDS)),
+    thresholds=(5.0, 15.0),
+  ),
+  Task(
+    name='gala/breakout-fast',
+    title='Breakout, twice the learning rate',
+    about='All rows have the learning rate 0.0014, that of the published runs of four peers.',
+    rows=tuple(
+      _gala(
+        'minatar:Breakout', _BREAKOUT_STEPS, (1, 4), '--learning_rate=0.0014', seeds=_BREAKOUT_SEEDS
+      )
+    ),
     thresholds=(5.0, 15.0),
   ),
 )
