@@ -31,6 +31,11 @@ def total(x: Array, valid: Array) -> Array:
   return jnp.sum(kept(x, valid))
 
 
+def reduced(x: Array, valid: Array, reduction: str) -> Array:
+  """Returns the mean or the total of `x` where `valid`, `[]`; `reduction` is 'mean' or 'sum'."""
+  return mean(x, valid) if reduction == 'mean' else total(x, valid)
+
+
 def mean(x: Array, valid: Array) -> Array:
   """Returns the mean of `x` where `valid`, `[]`; 0 if no entry is valid."""
   return total(x, valid) / jnp.maximum(jnp.sum(valid, dtype=jnp.float32), 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,12 +32,18 @@ def run(factory: user_file.Named, options: Mapping[str, Any]) -> Described:
   """
   flag = f'--env={factory}'
   path = factory.file.path
+  _require_parameters(factory, flag)
   with user_file.user_code_errors(f'{flag}: making it', path):
     environment = factory(factory.task, NUM_ENVS, 0, **options)
   if not isinstance(environment, BatchedEnvironment):
+    is_gymnasium = hasattr(environment, 'observation_space')
+    advice = (
+      'environments.gym.GymnasiumBatch makes one of a vectorised environment of Gymnasium.'
+      if is_gymnasium
+      else 'environments.dm.DmEnvBatch makes one of a list of dm_env environments.'
+    )
     raise ValueError(
-      f'{flag} returned a {type(environment).__name__}, which is not a BatchedEnvironment; '
-      'environments.dm.DmEnvBatch makes one of a list of dm_env environments.'
+      f'{flag} returned a {type(environment).__name__}, which is not a BatchedEnvironment; {advice}'
     )
   return played(environment, flag, path)
 
@@ -77,6 +85,20 @@ def played(environment: BatchedEnvironment, flag: str, path: str) -> Described:
     found = Described(environment.spec(), environment.action_repeat)
     environment.close()
   return found
+
+
+def _require_parameters(factory: user_file.Named, flag: str) -> None:
+  """Raises ValueError if a factory cannot be called as `run` does."""
+  function = factory.load()
+  with contextlib.suppress(ValueError):  # Of a built-in, which says nothing of its parameters.
+    signature = inspect.signature(function)
+    try:
+      signature.bind('', NUM_ENVS, 0)
+    except TypeError as error:
+      raise ValueError(
+        f'{flag} is {factory.name}{signature}, which must take (task, num_envs, seed); options of the '
+        f'environment are keyword-only parameters.'
+      ) from error
 
 
 def _require_actions(spec: specs.Array) -> None:

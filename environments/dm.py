@@ -47,8 +47,10 @@ class DmEnvBatch(BatchedEnvironment):
         `environments.nests.is_image`.
 
     Raises:
-      ValueError: the action spec is none of the above.
+      ValueError: the action spec is none of the above, or there is no list.
     """
+    if isinstance(environments, dm_env.Environment):
+      raise ValueError('DmEnvBatch takes a list of environments, one for each of num_envs')
     self.num_envs = len(environments)
     self.protocol = protocol
     self.action_repeat = action_repeat

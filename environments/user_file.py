@@ -107,7 +107,7 @@ class Named:
     if not callable(found):
       known = [name for name, value in vars(module).items() if callable(value)]
       near = errors.did_you_mean(self.name, known)
-      raise ValueError(f'{self}: the file defines no function {self.name}{near or "."}')
+      raise ValueError(f'{self}: the file defines no {self.name}{near or "."}')
     return found
 
 
@@ -129,7 +129,7 @@ def named(spec: str, beside: str = '') -> Named:
   found = _SPEC.fullmatch(spec)
   if found is None or not found['name']:
     raise ValueError(
-      f'{spec} does not say which function of the file; write path/to/file.py:FUNCTION.'
+      f'{spec} does not say which function or class of the file; write path/to/file.py:NAME.'
     )
   path = _absolute(found['path'], beside)
   try:

@@ -14,5 +14,6 @@ class KLPenalty(VTrace):
 
   def loss_of_output(self, output, rows):
     loss, metrics = super().loss_of_output(output, rows)
-    kl = masked.mean(-self.log_ratios(output, rows), rows.valid)
+    log_ratios = self.log_ratios(output, rows)
+    kl = masked.reduced(-log_ratios, rows.valid, self._config.loss_reduction)
     return loss + self._config.kl_cost * kl, metrics | {'kl': kl}

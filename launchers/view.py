@@ -139,6 +139,7 @@ class View:
         while not self._closed.wait(0.5):
           live.update(self._table())
     else:
+      print(streams.printable(self._title), flush=True)
       shown = None
       while not self._closed.wait(self._log_period):
         status = self._status()

@@ -10,6 +10,7 @@ from launchers import own_python
 from launchers.graph import check as graph_check
 from launchers.graph import handles
 from launchers.placement import Resources
+from nodes.replay_server import interpreter
 from programs.parts.launchpad_nodes import ReplayNode
 
 
@@ -68,3 +69,10 @@ def _cycles(nodes: Sequence[handles.Node], allowed: Collection[Collection[str]])
         f'nodes call each other in a cycle, {way}, and may deadlock; remove a handle, '
         f'or, if none of their RPCs waits for another, set CYCLES = [{sorted(labels)}] in your file.'
       )
+
+
+def check_replay(program: lp.Program) -> None:
+  """Raises ValueError, one sentence, if a program has replay and Reverb's Python is missing here."""
+  has_replay = any(isinstance(x, ReplayNode) for nodes in program.groups.values() for x in nodes)
+  if has_replay and (problem := interpreter.problem()):
+    raise ValueError(problem)

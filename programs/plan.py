@@ -125,6 +125,8 @@ def plan(engine: Engine, dry_run: bool, drawing: str) -> Job:
   program = run.module.make_program(config)
   cycles = getattr(run.module, 'CYCLES', ())
   check.check(program, placement, cycles, pickled=engine.sends_nodes)
+  if engine.on_this_machine:
+    check.check_replay(program)
   placement = profile.profiled(program, placement, values['run_dir'], engine)
   job = Job(
     name=run.program,

@@ -383,7 +383,7 @@ def test_only_the_function_is_needed_and_what_the_file_has_is_used(train, tmp_pa
 @pytest.mark.parametrize(
   'old, new, words',
   [
-    ('def make_program', 'def make_programm', ['no function make_program; did you mean']),
+    ('def make_program', 'def make_programm', ['no make_program; did you mean']),
     ('  return program', '  return program)', ['unmatched', 'line 19', 'return program)']),
     ('  return program', '  return None', ['must return an lp.Program, not NoneType']),
     ("lp.Program('mine')", 'lp.Program()', ['raised TypeError', 'line 17', 'lp.Program()']),

@@ -75,7 +75,7 @@ def vtrace_loss(
   """
   valid = masked.transitions(timestep.step_type[:-1])
   mean = functools.partial(masked.mean, valid=valid)
-  reduce = mean if config.loss_reduction == 'mean' else functools.partial(masked.total, valid=valid)
+  reduce = functools.partial(masked.reduced, valid=valid, reduction=config.loss_reduction)
   logits, values, draw = output.logits[:-1], output.value, masked.kept(draw[:-1], valid)
   log_pi = distribution.log_prob(logits, draw)
   log_mu = distribution.log_prob(behaviour_logits[:-1], draw)

@@ -9,10 +9,7 @@ from launchers import own_python, streams
 from launchers.engine import Engine, Job
 from launchers.local import accelerators, capacity, isolation, local_mp, threads
 from launchers.options import option
-from launchers.program import declared
 from launchers.supervise import RunCallbacks
-from nodes.replay_server import interpreter
-from rundir.roles import REPLAY
 
 _ONE_PYTHON = (
   '--lp_launch_type=local_mt runs every node with the interpreter of launch.py; use local_mp.'
@@ -40,9 +37,6 @@ class Local(Engine):
 
   def check(self, job: Job, dry_run: bool) -> Sequence[str]:
     """Raises ValueError for groups that one machine cannot run; warns about too few cores."""
-    has_replay = any(REPLAY in said.roles for said in declared(job.program).values())
-    if has_replay and (problem := interpreter.problem()):
-      raise ValueError(problem)
     capacity.check(job.program, job.placement, one_process=not self.sends_nodes)
     if self.sends_nodes:
       capacity.check_files(job.program)

@@ -19,9 +19,9 @@ class RunOptions(CheckedOptions):
   )
   agent: str = option(
     '',
-    'learning algorithm: sebulba, impala, anakin, population and population_sebulba have vtrace and '
-    'ppo; sebulba, impala and anakin pqn; anakin muzero and r2d2; population r2d2; offline bc, avril '
-    'and qt_opt; other programs one',
+    'learning algorithm, where the program has several: vtrace and ppo (sebulba, impala, anakin, '
+    'population, population_sebulba), pqn (sebulba, impala, anakin), muzero (anakin), r2d2 (anakin, '
+    'population), bc, avril and qt_opt (offline); or path/to/mine.py:MyAgent',
   )
   num_steps: int = option(
     300_000,

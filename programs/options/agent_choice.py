@@ -153,6 +153,6 @@ def recorded(module: Any, record: dict[str, Any], changes: dict[str, Any]) -> di
   if user_file.absolute(changes.get('agent', agent)) != agent:
     raise ValueError(
       f'--agent={changes["agent"]} cannot change when a run is resumed, where it was {agent!r}; '
-      'leave it out, or start a new run.'
+      'leave it out, or start a new run, with the parameters of this one by --init_from.'
     )
   return {'agent': agent}

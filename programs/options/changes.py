@@ -87,7 +87,7 @@ def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -
       text = ','.join(map(str, value)) if isinstance(value, tuple) else value
       raise ValueError(
         f'--{name}={text} cannot change when a run is resumed, where it was {before!r}; '
-        'leave it out, or start a new run.'
+        'leave it out, or start a new run, with the parameters of this one by --init_from.'
       )
 
 

@@ -54,13 +54,15 @@ VTRACE: Table = {
   **_on_minatar(_VTRACE_MINATAR),
   'gymnax:Pendulum-v1': PENDULUM | {'num_envs': 32, 'updates_per_call': 25},
 }
+_EXPLORING = {'entropy_cost': 0.03}
 PPO: Table = {
   OTHERS: PPO_SMALL | {'num_steps': 1_500_000},
   'gymnax': PPO_SMALL | {'num_steps': 2_000_000},
   'gymnax:Pendulum-v1': PPO_CONTINUOUS,
   **_on_minatar(PPO_MINATAR),
   # With PureJaxRL's cost, two seeds of three stop exploring before the submarine surfaces.
-  'minatar:Seaquest': PPO_MINATAR | {'entropy_cost': 0.03},
+  'minatar:Seaquest': _EXPLORING,
+  'gymnax:Seaquest-MinAtar': PPO_MINATAR | _EXPLORING,
   'brax': PPO_MUJOCO,
   'playground': PPO_MUJOCO,
   'navix': PPO_NAVIX,

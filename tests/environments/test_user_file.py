@@ -123,7 +123,7 @@ def make(task, num_envs, seed):
 @pytest.mark.parametrize(
   'old, new, words',
   [
-    ('def make(', 'def mak(', ['the file defines no function make; did you mean mak?']),
+    ('def make(', 'def mak(', ['the file defines no make; did you mean mak?']),
     ('  return DmEnvBatch(', '  return DmEnvBatch)', ['unmatched', 'at line 17', 'return DmEnv']),
     ('class Walk', 'import nothing_like_it\nclass Walk', ['ModuleNotFoundError', 'at line 7']),
     ('  return DmEnvBatch(', '  return list(', ['a list', 'DmEnvBatch makes one']),
@@ -136,7 +136,17 @@ def make(task, num_envs, seed):
         'step() of Walk, at line 10 of',
       ],
     ),
-    ('(task, num_envs, seed)', '(num_envs, seed)', ['making it raised TypeError']),
+    (
+      '(task, num_envs, seed)',
+      '(num_envs, seed)',
+      ['is make(num_envs, seed), which must take (task, num_envs, seed)'],
+    ),
+    (
+      '  return DmEnvBatch(',
+      "  import gymnasium; return gymnasium.make_vec('CartPole-v1', 2)  # (",
+      ['a SyncVectorEnv', 'environments.gym.GymnasiumBatch makes one of a vectorised environment'],
+    ),
+    ('[Walk() for _ in range(num_envs)]', 'Walk()', ['DmEnvBatch takes a list of environments']),
     ('range(num_envs)', 'range(3)', ['num_envs is 3 where 2 were asked for']),
   ],
 )

@@ -67,7 +67,7 @@ def test_every_program_with_a_torso_takes_your_own(program, given):
 @pytest.mark.parametrize(
   'old, new, words',
   [
-    ('class Mine', 'class Nine', ['defines no function Mine; did you mean Nine?']),
+    ('class Mine', 'class Nine', ['defines no Mine; did you mean Nine?']),
     ('import flax', 'import nothing_like_it, flax', ['importing it raised ModuleNotFoundError']),
     ('nn.Dense(3)', 'nn.Dens(3)', ['trying it raised AttributeError', 'at line 9', 'nn.Dens(3)']),
     ('class Mine(nn.Module):', 'class Mine(nn.Module):\n  size: int', ['missing 1', "'size'"]),

@@ -162,7 +162,7 @@ def _with_hottest(config):
       [],
       'derives from vtrace, and this program trains r2d2; .* --program=sebulba',
     ),
-    ('sebulba', 'VTrace', [('class Mine', 'class Nine')], 'no function Mine; did you mean Nine'),
+    ('sebulba', 'VTrace', [('class Mine', 'class Nine')], 'no Mine; did you mean Nine'),
     (
       'sebulba',
       'VTrace',

@@ -1,4 +1,4 @@
-"""What the local engine refuses."""
+"""What a machine needs for replay."""
 
 from nodes.replay_server import interpreter
 from tests.programs_under_test import run_main
