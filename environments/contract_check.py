@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -89,16 +88,19 @@ def played(environment: BatchedEnvironment, flag: str, path: str) -> Described:
 
 def _require_parameters(factory: user_file.Named, flag: str) -> None:
   """Raises ValueError if a factory cannot be called as `run` does."""
-  function = factory.load()
-  with contextlib.suppress(ValueError):  # Of a built-in, which says nothing of its parameters.
-    signature = inspect.signature(function)
-    try:
-      signature.bind('', NUM_ENVS, 0)
-    except TypeError as error:
-      raise ValueError(
-        f'{flag} is {factory.name}{signature}, which must take (task, num_envs, seed); options of the '
-        f'environment are keyword-only parameters.'
-      ) from error
+  try:
+    signature = inspect.signature(factory.load())
+  except ValueError as error:
+    if 'no signature found' in str(error):  # A built-in.
+      return
+    raise
+  try:
+    signature.bind('', NUM_ENVS, 0)
+  except TypeError as error:
+    raise ValueError(
+      f'{flag} is {factory.name}{signature}, which must take (task, num_envs, seed); options of the '
+      'environment are keyword-only parameters with defaults.'
+    ) from error
 
 
 def _require_actions(spec: specs.Array) -> None:

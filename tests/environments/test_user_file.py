@@ -144,7 +144,10 @@ def make(task, num_envs, seed):
     (
       '  return DmEnvBatch(',
       "  import gymnasium; return gymnasium.make_vec('CartPole-v1', 2)  # (",
-      ['a SyncVectorEnv', 'environments.gym.GymnasiumBatch makes one of a vectorised environment'],
+      [
+        'a CartPoleVectorEnv',
+        'environments.gym.GymnasiumBatch makes one of a vectorised environment',
+      ],
     ),
     ('[Walk() for _ in range(num_envs)]', 'Walk()', ['DmEnvBatch takes a list of environments']),
     ('range(num_envs)', 'range(3)', ['num_envs is 3 where 2 were asked for']),
