@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from nodes.runtime import rpc
 
@@ -42,16 +42,13 @@ class ReadyGate:
       raise rpc.retry_later_error()
 
   @contextlib.contextmanager
-  def release_on_exit(
-    self, stop: threading.Event, close: Callable[[], None] = lambda: None
-  ) -> Iterator[None]:
-    """Opens the gate when the node's work ends, then calls `close`.
+  def release_on_exit(self, stop: threading.Event) -> Iterator[None]:
+    """Opens the gate when the node's work ends.
 
     After a failure, `check` raises in the handlers that waited.
 
     Args:
       stop: set when the program stops; a later exception does not count as a failure.
-      close: stops serving.
     """
     try:
       yield
@@ -60,4 +57,3 @@ class ReadyGate:
       raise
     finally:
       self.open()
-      close()
