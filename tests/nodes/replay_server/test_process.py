@@ -15,7 +15,7 @@ import pytest
 
 from courier import tls
 from nodes import replay
-from nodes.replay_server import child
+from nodes.replay_server import interpreter
 from nodes.runtime import lifecycle
 from nodes.unrolls import tables
 from nodes.unrolls.replay_client import ReplayClient
@@ -104,7 +104,7 @@ def test_a_node_fails_with_the_process_of_reverb(start):
 
 
 def test_without_an_environment_for_reverb_one_sentence_says_what_to_do(start, monkeypatch):
-  monkeypatch.setattr(child, 'PYTHON', '/nowhere/bin/python')
+  monkeypatch.setattr(interpreter, 'PYTHON', '/nowhere/bin/python')
   with pytest.raises(lifecycle.NonRetryableError, match=r'/nowhere/bin/python does not .*`make`'):
     start()
 
