@@ -272,8 +272,8 @@ TASKS = (
     'Seaquest',
     (5.0, 20.0),
     missed=(
-      'Under Anakin, whose preset has an `--entropy_cost` of 0.03 for this game, all three seeds learn to '
-      'surface. So do two of three under Sebulba with the same cost, and none under IMPALA with 0.01.'
+      'Under Anakin, whose preset has an `--entropy_cost` of 0.03 for this game, all three seeds learn '
+      'to surface. So do two of three under Sebulba with the same cost, and none under IMPALA with 0.01.'
     ),
   ),
   _in_gymnax(
