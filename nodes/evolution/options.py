@@ -20,7 +20,7 @@ class WorkerOptions(CheckedOptions):
   )
   episode_steps: int = option(
     100_000,
-    'steps after which a worker cuts an episode, whose return so far counts; a policy could otherwise '
-    'play for ever in an environment without a time limit',
+    'steps after which a worker ends an episode and counts its return so far, since an environment '
+    'without a time limit may never end one',
     at_least=1,
   )

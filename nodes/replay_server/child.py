@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from courier import sockets
+from environments.interpreters import ROOT
 from nodes.replay_server import interpreter
 from nodes.runtime import activity, lifecycle, listening
 from nodes.runtime.replay_socket import unix_name
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Reverb waits 5 s for its streams to end.
 _STOP_SECONDS = 10.0
 # The process of an earlier incarnation may hold its port while it returns its memory.
@@ -177,4 +177,4 @@ def _environment() -> dict[str, str]:
     for name, value in os.environ.items()
     if not name.startswith('PYTHON') and not name.lower().endswith('_proxy')
   }
-  return {**kept, 'PYTHONPATH': _ROOT}
+  return {**kept, 'PYTHONPATH': ROOT}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PYTHON = os.path.join(_ROOT, '.venv-replay', 'bin', 'python')
+from environments.interpreters import ROOT
+
+PYTHON = os.path.join(ROOT, '.venv-replay', 'bin', 'python')
 
 
 def problem() -> str:

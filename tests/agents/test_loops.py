@@ -116,7 +116,6 @@ def test_ppo_learns_with_the_network_that_it_acts_with():
   state = jax.jit(agent.init)(jax.random.key(0))
   unrolls = make_unrolls(agent, state, batch_size=2, show=show)
   metrics = jax.jit(agent.update)(state, unrolls).metrics
-  assert metrics['approx_kl'] == pytest.approx(
-    0.0, abs=1e-6
-  )  # The first step is of the same policy.
+  # The first gradient step begins with the policy that acted.
+  assert metrics['approx_kl'] == pytest.approx(0.0, abs=1e-6)
   assert metrics['clip_fraction'] == 0.0

@@ -108,16 +108,18 @@ def test_a_server_is_reached_by_every_name_of_its_machine(serve, host):
   assert courier.Client(f'{host}:{server.port}', call_timeout=DEADLINE).add(1, 2) == 3
 
 
+def _refuse(thread):
+  """Starts no thread, as where a container is at its limit."""
+  raise RuntimeError("can't start new thread")
+
+
 def test_a_server_without_further_threads_serves_with_those_that_it_has(serve, monkeypatch):
   go = threading.Event()
   server = serve(add=lambda a, b: a + b, wait=lambda: go.wait(DEADLINE))
   client = courier.Client(server.address, call_timeout=DEADLINE)
   assert client.add(1, 2) == 3  # One thread runs.
 
-  def refuse(thread):
-    raise RuntimeError("can't start new thread")
-
-  monkeypatch.setattr(threading.Thread, 'start', refuse)
+  monkeypatch.setattr(threading.Thread, 'start', _refuse)
   pending = [client.futures.wait(), client.futures.add(2, 2), client.futures.add(3, 3)]
   assert not pending[1].done()
   go.set()
@@ -128,11 +130,8 @@ def test_a_call_without_a_thread_fails_and_may_be_repeated(serve, monkeypatch):
   server = serve(add=lambda a, b: a + b)
   client = courier.Client(server.address, call_timeout=DEADLINE)
 
-  def refuse(thread):
-    raise RuntimeError("can't start new thread")
-
   with monkeypatch.context() as patch:
-    patch.setattr(threading.Thread, 'start', refuse)
+    patch.setattr(threading.Thread, 'start', _refuse)
     with pytest.raises(courier.StatusNotOk, match="can't start new thread") as failed:
       client.futures.add(1, 2).result(DEADLINE)
   assert 'UNAVAILABLE' in str(failed.value.code)

@@ -109,10 +109,8 @@ def test_a_disk_that_was_full_from_the_beginning_takes_measurements_once_it_has_
 
 def test_a_disk_that_hangs_delays_no_report(tmp_path, monkeypatch):
   monkeypatch.setattr(recorder, '_CAPACITY', 2)
-  subject, answers = (
-    Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0']),
-    threading.Event(),
-  )
+  subject = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'])
+  answers = threading.Event()
   write, writing = recorder.CsvWriter.write, threading.Event()
 
   def stalled(table, row):
@@ -200,9 +198,8 @@ def test_a_wall_clock_that_is_set_back_is_in_no_measurement(tmp_path, monkeypatc
 
 def test_a_report_with_other_names_is_under_a_header_of_its_own_names(tmp_path):
   for values in ({'episode_return': 1.0, 'loss': 2.0}, {'a_new_one': 3.0, 'episode_return': 4.0}):
-    subject = Monitor(
-      str(tmp_path), num_steps=1000, evaluators=['evaluator/0']
-    )  # Another incarnation.
+    # Another incarnation.
+    subject = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'])
     subject.report('inference_learner/0', values)
     assert subject.flush()
   for name, values in (('episode_return', [1, 4]), ('loss', [2]), ('a_new_one', [3])):

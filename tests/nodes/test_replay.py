@@ -173,23 +173,19 @@ class _Monitor:
     return self._training_finished
 
 
+def _server(monitor, directory):
+  """Returns a server that writes checkpoints at the end only."""
+  return replay.ReplayServer(prioritized(), monitor, 'replay/0', str(directory), 1e9, unused_port())
+
+
 @pytest.mark.slow
 def test_a_server_that_is_stopped_before_or_after_the_end_writes_a_checkpoint(
-  tmp_path, connect, monkeypatch
+  tmp_path, connect, stop
 ):
-  stop = threading.Event()
-  monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
   running = []
   for finished in (False, True):
     monitor, directory = _Monitor(finished), tmp_path / str(finished)
-    server = replay.ReplayServer(
-      prioritized(),
-      connect(monitor),
-      'replay/0',
-      str(directory),
-      1e9,
-      unused_port(),
-    )
+    server = _server(connect(monitor), directory)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     running.append((monitor, directory, thread))
@@ -204,18 +200,10 @@ def test_a_server_that_is_stopped_before_or_after_the_end_writes_a_checkpoint(
 
 @pytest.mark.slow
 def test_a_server_that_is_stopped_amid_its_last_checkpoint_completes_it(
-  tmp_path, connect, monkeypatch
+  tmp_path, connect, monkeypatch, stop
 ):
-  stop, begun, proceed = threading.Event(), threading.Event(), threading.Event()
-  monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
-  server = replay.ReplayServer(
-    prioritized(),
-    connect(_Monitor(training_finished=True)),
-    'replay/0',
-    str(tmp_path),
-    1e9,
-    unused_port(),
-  )
+  begun, proceed = threading.Event(), threading.Event()
+  server = _server(connect(_Monitor(training_finished=True)), tmp_path)
   write = server.write_checkpoint
 
   def write_slowly():
@@ -237,18 +225,9 @@ def test_a_server_that_is_stopped_amid_its_last_checkpoint_completes_it(
 
 @pytest.mark.slow
 def test_a_server_whose_last_checkpoint_failed_writes_it_when_it_is_stopped(
-  tmp_path, connect, monkeypatch
+  tmp_path, connect, monkeypatch, stop
 ):
-  stop = threading.Event()
-  monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
-  server = replay.ReplayServer(
-    prioritized(),
-    connect(_Monitor(training_finished=True)),
-    'replay/0',
-    str(tmp_path),
-    1e9,
-    unused_port(),
-  )
+  server = _server(connect(_Monitor(training_finished=True)), tmp_path)
   room = server._checkpoints.make_room
 
   def full():

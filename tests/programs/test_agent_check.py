@@ -29,9 +29,9 @@ def _run(program, **given):
 
 
 def _tried(run):
-  """Tries a run's agent in this process."""
+  """Tries a run's agent in this process; returns the warnings."""
   config = run.config
-  agent_check.trial(
+  return agent_check.trial(
     run.module.make_agent(config),
     run.module.environments,
     config,
@@ -264,10 +264,7 @@ def test_a_loss_that_is_none_is_named(tmp_path, returned, said):
 def test_a_misspelt_method_is_a_warning(tmp_path, name, warns):
   path = tmp_path / 'mine.py'
   path.write_text(LOSS.replace('def loss_of_output', f'def {name}'))
-  run = _run('sebulba', agent=f'{path}:Mine')
-  config = run.config
-  make_agent, environments = run.module.make_agent(config), run.module.environments
-  warnings = agent_check.trial(make_agent, environments, config, '', source=None)
+  warnings = _tried(_run('sebulba', agent=f'{path}:Mine'))
   assert len(warnings) == warns
   if warns:
     assert 'Mine.loss_of_ouput overrides nothing' in warnings[0]

@@ -214,7 +214,8 @@ def test_a_client_waits_at_the_unix_socket_of_a_server_that_starts(run_certifica
       anywhere.setblocking(False)
       with pytest.raises(BlockingIOError):
         anywhere.accept()
-    connecting.connect(f'localhost:{port}').close()  # Nobody listens at a Unix socket.
+    # Once no server has a Unix socket beside the port, the client connects over TCP.
+    connecting.connect(f'localhost:{port}').close()
 
 
 def test_over_tcp_only_processes_with_the_certificate_of_the_run_are_served(
