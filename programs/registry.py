@@ -106,7 +106,7 @@ class UserProgram(UserGraph):
     self.CYCLES = getattr(module, 'CYCLES', ())
     own = getattr(module, 'environments', environments)
     # A file may have imported the package of this name for itself.
-    self.environments = own if hasattr(own, 'maker') else environments
+    self.environments = own if hasattr(own, 'check') else environments
     make_agent = getattr(module, 'make_agent', None)
     self.make_agent = make_agent and (lambda config: make_agent(user_torso.carried(config)))
     if not (dataclasses.is_dataclass(self.Config) and issubclass(self.Config, CommonConfig)):
