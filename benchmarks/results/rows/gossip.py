@@ -93,7 +93,7 @@ TASKS = (
     ),
     thresholds=(5.0, 15.0),
     missed=(
-      'Four peers end no higher than with half of the rate, and no higher than one learner with as many '
+      'Four peers end hardly higher than with half of the rate, and lower than one learner with as many '
       'environments and updates. Peers that wait for each other (`gala-4-blocking`) lie between the '
       'two, with overlapping ranges, so parameters of different ages explain a part at most. What the '
       'mean of parameters itself costs was not separated.'
