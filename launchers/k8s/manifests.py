@@ -12,12 +12,12 @@ from typing import Any
 import launchpad as lp
 import yaml
 
+from environments.interpreters import ROOT
 from launchers import one_node
 from launchers.k8s import container, jobset, network
 from launchers.placement import Resources
 from rundir import files
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _VALIDATION_NOTE = 'validated against the schemas of JobSet and Kubernetes, not run on a cluster'
 # What a name that is made here leaves room for: a group's name of that length, with so many nodes.
 _GROUP_CHARACTERS = 20
@@ -81,7 +81,7 @@ class Generated:
     kinds = {_BUILD_ARGUMENTS[g.resources.accelerator_kind] for g in groups}
     queued = f'It starts when the queue {run.queue} of Kueue has room: kubectl get workloads'
     argument = f'ACCELERATOR={" ".join(sorted(kinds - {"cpu"})) or "cpu"}'
-    build = ['docker', 'build', '--build-arg', argument, '--tag', run.image, _ROOT]
+    build = ['docker', 'build', '--build-arg', argument, '--tag', run.image, ROOT]
     return '\n'.join(
       [
         f'Wrote {", ".join(self.manifests)} to {directory}; {_VALIDATION_NOTE}.',

@@ -13,7 +13,6 @@ import dataclasses
 import logging
 import math
 import os
-import pathlib
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from ray._private import services
 from ray._private.authentication import authentication_token_setup as token
 
 from environments import user_file
+from environments.interpreters import ROOT
 from launchers import binding, certificate, stop_requests, streams, supervise
 from launchers.placement import Resources, environment_variables
 from launchers.ray import capacity, machines, reservation, supervisor
@@ -81,7 +81,7 @@ def connection(address: str) -> Iterator[None]:
 def _in_checkout() -> Iterator[None]:
   """Changes to the directory of the code: Ray's workers import first from where a driver connects."""
   with user_file.kept_directory():
-    os.chdir(pathlib.Path(__file__).parents[2])
+    os.chdir(ROOT)
     yield
 
 

@@ -15,6 +15,7 @@ from ray import cloudpickle
 from ray.util import placement_group
 
 from environments import entry
+from environments.interpreters import ROOT
 from launchers import (
   binding,
   certificate,
@@ -137,7 +138,7 @@ def code_of(run_dir: str, resources: Resources) -> supervisor.Code:
   return supervisor.Code(
     python=binding.interpreter_of(resources),
     version='' if resources.python else '{}.{}'.format(*sys.version_info[:2]),
-    root=os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
+    root=ROOT,
     # Importing Ray puts its own copies of other packages first on the path.
     variables=binding.import_variables(
       resources, os.path.join(os.path.dirname(ray.__file__), 'thirdparty_files')

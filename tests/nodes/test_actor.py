@@ -1,7 +1,6 @@
 """Actor and evaluator, which talk to real servers."""
 
 import io
-import threading
 import types
 
 import dm_env
@@ -229,13 +228,11 @@ class Playing:
 
 
 @pytest.fixture
-def clock(monkeypatch):
+def clock(monkeypatch, stop):
   """The time of evaluators, in a list. They ask for progress without a pause."""
   now = [100.0]
   monkeypatch.setattr(evaluator_lib, 'time', types.SimpleNamespace(monotonic=lambda: now[0]))
-  stop = threading.Event()
   monkeypatch.setattr(stop, 'wait', lambda timeout: False)
-  monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
   return now
 
 

@@ -30,7 +30,6 @@ from nodes.inference.serving import ActorThread, Serving, one_group
 from nodes.inference_node import InferenceNode
 from nodes.learning.parameter_server import ParameterServer
 from nodes.learning.prefetcher import DevicePrefetcher
-from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters
 from nodes.runtime.gate import ReadyGate
 from nodes.unrolls import tables
@@ -227,10 +226,9 @@ class Hosting(Asking):
 
 
 @pytest.fixture
-def start_acting(connect, serve, monkeypatch):
+def start_acting(connect, serve, stop):
   """Starts actors of a class, which are sent home at the end of the test whatever came of it."""
-  actors, stop = [], threading.Event()
-  monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
+  actors = []
 
   def start(kind, *args):
     actors.append(kind(connect, serve, *args))

@@ -1,7 +1,6 @@
 import csv
 import json
 import math
-import threading
 import types
 
 import pytest
@@ -270,11 +269,10 @@ def test_a_repeated_final_evaluation_changes_nothing(tmp_path):
 
 
 @pytest.fixture
-def ends(tmp_path, monkeypatch):
+def ends(tmp_path, monkeypatch, stop):
   """Returns a function that runs a monitor in a stopping program: whether the monitor had finished."""
-  stop, stopped = threading.Event(), []
+  stopped = []
   stop.set()
-  monkeypatch.setattr('nodes.runtime.lifecycle.stop_event', lambda: stop)
   monkeypatch.setattr('nodes.runtime.lifecycle.stop_program', lambda: stopped.append(True))
 
   def run(monitor):

@@ -13,7 +13,7 @@ from agents.seeding import Seed
 from nodes.learning.options import TransformOptions
 from nodes.learning.parameter_server import ParameterServer
 from nodes.relabeller import Relabeller
-from nodes.runtime import lifecycle, rpc
+from nodes.runtime import rpc
 from nodes.runtime.counters import ActingCounters
 from nodes.runtime.gate import ReadyGate
 from nodes.unrolls import tables
@@ -150,9 +150,7 @@ class Run:
 
 
 @pytest.fixture
-def run(serve, connect, tmp_path, monkeypatch):
-  stop = threading.Event()
-  monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
+def run(serve, connect, tmp_path, stop):
   with end_of_writers():
     started = Run(serve, connect, tmp_path)
     yield started
