@@ -39,7 +39,8 @@ class Monitor:
   steps are common to all replicas; of peers they are the maximum.
 
   The counters of a node only grow, until it restarts: then they are those that it begins with, and what
-  is lost is noted. The rates of a node that falls silent while the program trains become 0.
+  is lost is noted. A restarted monitor logs the last counters until it has heard as much from the
+  learners. The rates of a node that falls silent while the program trains become 0.
 
   The reply to a report says when the next one is welcome, so that thousands of actors cost no more than
   some hundreds.
@@ -80,6 +81,8 @@ class Monitor:
     # The sums of the counters over all nodes, since each report of thousands of nodes needs them.
     self._sums = dict.fromkeys(COUNTERS, 0.0)
     self._most_learner_steps = 0.0
+    # What earlier incarnations have logged, until the learners have reported as much to this one.
+    self._logged = curves.last_counts(run_dir) if lifecycle.restart_count() else {}
     self._group_sizes: dict[str, int] = {}  # Nodes of each group that have reported.
     self._pauses = random.Random()  # Of its own, seeded by the system.
     self._final: dict[str, dict[str, float]] = {}
@@ -270,6 +273,7 @@ class Monitor:
     before = self._forget_counts(node)
     if not any(before.values()):
       return
+    self._logged = {}
     steps = self._count(node, values)['actor_steps']
     self._first_step, self._first_count = time.monotonic(), steps
     self._clear_rates(node)
@@ -322,7 +326,10 @@ class Monitor:
 
   def _counts(self) -> dict[str, float]:
     """Returns the program's counters: learner steps are shared by all nodes, the others are sums."""
-    return self._sums | {'learner_steps': self._most_learner_steps}
+    counts = self._sums | {'learner_steps': self._most_learner_steps}
+    if self._logged and all(counts[name] >= logged for name, logged in self._logged.items()):
+      self._logged = {}
+    return counts | {name: max(counts[name], logged) for name, logged in self._logged.items()}
 
   def _shown(self) -> dict[str, dict[str, float]]:
     """Returns the latest measurements of the nodes that `status` has."""

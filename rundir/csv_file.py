@@ -28,6 +28,7 @@ class CsvWriter:
     """Opens or creates the file and its directory."""
     os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
     self._path = path
+    self._file: AppendedFile | None = None
     self._open()
 
   def write(self, row: Mapping[str, object]) -> None:
@@ -36,36 +37,49 @@ class CsvWriter:
     Raises:
       OSError: if it cannot be written.
     """
+    file = self._file or self._open()
     if new := sorted(row.keys() - set(self._columns)):
-      self._add_columns(new)
-    self._file.append(_line([row.get(name, '') for name in self._columns]))
+      file = self._add_columns(file, new)
+    file.append(_line([row.get(name, '') for name in self._columns]))
 
   def close(self) -> None:
     """Closes the file."""
-    self._file.close()
-
-  def _open(self) -> None:
-    self._file = AppendedFile(self._path)
-    self._file.drop_unfinished_line()
-    self._columns = header(self._path)
-    if self._file.size and not self._columns:  # Rows without a header cannot be read.
+    if self._file is not None:
       self._file.close()
-      os.replace(self._path, f'{self._path}.damaged')
-      self._file = AppendedFile(self._path)
+      self._file = None
 
-  def _add_columns(self, new: Sequence[str]) -> None:
+  def _open(self) -> AppendedFile:
+    """Opens the file, or leaves nothing open."""
+    file = AppendedFile(self._path)
+    try:
+      file.drop_unfinished_line()
+      columns = header(self._path)
+      is_damaged = bool(file.size) and not columns  # Rows without a header cannot be read.
+      if is_damaged:
+        os.replace(self._path, f'{self._path}.damaged')
+    except BaseException:
+      file.close()
+      raise
+    if is_damaged:
+      file.close()
+      file = AppendedFile(self._path)
+    self._file, self._columns = file, columns
+    return file
+
+  def _add_columns(self, file: AppendedFile, new: Sequence[str]) -> AppendedFile:
+    """Adds columns to the header and to earlier rows; returns the file to append to."""
     columns = [*self._columns, *new]
     if not self._columns:
-      self._file.append(_line(columns))
-    else:
-      with open(self._path, 'rb') as old, files.replacing(self._path) as wider:
-        wider.write(_line(columns))
-        old.readline()
-        for line in old:
-          wider.write(line.rstrip(b'\r\n') + b',' * len(new) + b'\n')
-      self._file.close()
-      self._open()
-    self._columns = columns
+      file.append(_line(columns))
+      self._columns = columns
+      return file
+    with open(self._path, 'rb') as old, files.replacing(self._path) as wider:
+      wider.write(_line(columns))
+      old.readline()
+      for line in old:
+        wider.write(line.rstrip(b'\r\n') + b',' * len(new) + b'\n')
+    self.close()
+    return self._open()
 
 
 def header(path: str) -> list[str]:

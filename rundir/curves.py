@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from rundir import csv_file, graph_file, node_files, sweep_directory
+from rundir.checkpoints import COUNTERS
 from rundir.roles import EVALUATOR, LEARNER
 
 # The columns of the curves. For the evaluator, prefer the frame count of the evaluated parameters to
@@ -21,13 +22,24 @@ _TAIL_BYTES = 1 << 16
 
 def last_second(run_dir: str) -> float:
   """Returns the last time in the logs, in seconds since the run's start; 0 without logs."""
-  seconds = [0.0]
+  return max(_last_rows(run_dir, 'seconds'), default=(0.0,))[0]
+
+
+def last_counts(run_dir: str) -> dict[str, float]:
+  """Returns the counters of the latest row in the logs, by name; {} without logs."""
+  rows = _last_rows(run_dir, 'seconds', *COUNTERS)
+  return dict(zip(COUNTERS, max(rows)[1:], strict=True)) if rows else {}
+
+
+def _last_rows(run_dir: str, *columns: str) -> list[tuple[float, ...]]:
+  """Returns the values of some columns in the rows at the ends of all logs."""
+  found: list[tuple[float, ...]] = []
   for path in node_files.find(run_dir, node_files.CSV).values():
     reader = csv_file.CsvReader(path)
     reader.skip_to_tail(_TAIL_BYTES)
     rows = reader.read()
-    seconds += (value for (value,) in csv_file.finite(rows, reader.columns, ['seconds']))
-  return max(seconds)
+    found += csv_file.finite(rows, reader.columns, columns)
+  return found
 
 
 def nodes(run_dir: str, role: str) -> list[str]:

@@ -30,6 +30,7 @@ from rundir.errors import NonRetryableError
 
 VERSION = 1
 _FORMAT = 'format.json'
+_ABANDONED_SECONDS = 600.0  # After which nobody writes a partial chunk any longer.
 
 
 class Format(NamedTuple):
@@ -80,6 +81,7 @@ def begin(run_dir: str, layout: Format) -> None:
   """
   folder = directory(run_dir)
   os.makedirs(folder, exist_ok=True)
+  _remove_partial_chunks(folder)
   path = os.path.join(folder, _FORMAT)
   if os.path.exists(path):
     found = _read_format(path)
@@ -143,13 +145,25 @@ def _read_format(path: str) -> Format:
 
 def chunks(run_dir: str) -> list[str]:
   """Returns the paths of a run's chunks, the oldest first."""
-  return sorted(glob.glob(os.path.join(glob.escape(directory(run_dir)), '*.npz')))
+  return _found(directory(run_dir), '*.npz')
+
+
+def _found(folder: str, pattern: str) -> list[str]:
+  return sorted(glob.glob(os.path.join(glob.escape(folder), pattern)))
+
+
+def _remove_partial_chunks(folder: str) -> None:
+  """Removes chunks that killed recorders have left, and none that another node may be writing."""
+  for path in _found(folder, '*.npz.tmp'):
+    with contextlib.suppress(OSError):
+      if time.time() - os.path.getmtime(path) > _ABANDONED_SECONDS:
+        os.remove(path)
 
 
 def size(run_dir: str) -> int:
-  """Returns the bytes of all chunks of a run."""
+  """Returns the bytes of all chunks of a run, also of those that are not whole yet."""
   total = 0
-  for path in chunks(run_dir):
+  for path in _found(directory(run_dir), '*.npz*'):
     with contextlib.suppress(FileNotFoundError):
       total += os.path.getsize(path)
   return total

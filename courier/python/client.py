@@ -228,21 +228,33 @@ class _Channel:
     call = _Call(self, message, deadline)
     with self._lock:
       if self._waiter is None:
-        waiter = _Waiter()
-        thread = threading.Thread(target=self._run, args=(waiter,), name='courier', daemon=True)
         try:
-          thread.start()  # It waits for the lock.
-        except RuntimeError as error:
-          waiter.close()
+          self._thread, self._waiter = self._started()
+        except (OSError, RuntimeError) as error:  # Too many open files, or too many threads.
           call.set_exception(StatusNotOk(f'{method}: {error}', StatusCode.UNAVAILABLE))
           return call
-        self._thread, self._waiter = thread, waiter
         self._calls[number] = call
       else:
         self._calls[number] = call
         if not self._send(message) or deadline < self._asleep_until:
           self._waiter.wake()
     return call
+
+  def _started(self) -> tuple[threading.Thread, _Waiter]:
+    """Starts the thread, which waits for the lock.
+
+    Raises:
+      OSError: if this process may open no more files.
+      RuntimeError: if it may have no more threads.
+    """
+    waiter = _Waiter()
+    thread = threading.Thread(target=self._run, args=(waiter,), name='courier', daemon=True)
+    try:
+      thread.start()
+    except RuntimeError:
+      waiter.close()
+      raise
+    return thread, waiter
 
   def remove(self, call: _Call) -> bool:
     """Returns whether a call has not ended before; its caller has to end it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import logging
 import select
 import selectors
@@ -60,7 +61,8 @@ class Server:
     self._thread: threading.Thread | None = None
     self._listeners: sockets.Listeners | None = None
     self._peers: set[_Peer] = set()
-    self._strangers: set[_Peer] = set()  # Those that have not sent a preamble yet.
+    # Those that have not sent a preamble yet, earliest deadline first.
+    self._strangers: dict[_Peer, None] = {}
     self._unsent: collections.deque[_Peer] = collections.deque()  # Those with the rest of a reply.
     self._stopping = False
     self._warnings = sparing.SparingLog(_log)
@@ -145,7 +147,7 @@ class Server:
     assert listeners is not None
     while not self._stopping:
       watched = self._strangers or self._pool.num_waiting or listeners.listen_again is not None
-      newcomers = []
+      newcomers, listening = [], []
       for key, ready in self._selector.select(1.0 if watched else None):
         if key.fileobj in self._strangers:
           newcomers.append((key.fileobj, ready))
@@ -156,7 +158,11 @@ class Server:
           while self._unsent:
             self._watch(self._unsent.popleft(), selectors.EVENT_READ | selectors.EVENT_WRITE)
         elif isinstance(key.fileobj, socket.socket):
-          self._accept(listeners, key.fileobj, scratch)
+          listening.append(key.fileobj)
+      # Others wait in the backlog of the port, where their deadline has not begun.
+      room = max(1, _HANDSHAKES_AT_ONCE - len(newcomers))
+      for listener in listening:
+        self._accept(listeners, listener, scratch, room)
       for peer, ready in newcomers[:_HANDSHAKES_AT_ONCE]:
         self._exchange(peer, ready)
       if watched:
@@ -166,16 +172,16 @@ class Server:
     self._finish()
 
   def _accept(
-    self, listeners: sockets.Listeners, listener: socket.socket, scratch: memoryview
+    self, listeners: sockets.Listeners, listener: socket.socket, scratch: memoryview, room: int
   ) -> None:
     try:
-      while True:
+      for _ in range(room):
         stream, name = sockets.accept(listener)
         connection = wire.Connection(stream, scratch, self._context)
         peer = _Peer(connection, name, time.monotonic() + _PREAMBLE_SECONDS)
         self._selector.register(peer, selectors.EVENT_READ)
         self._peers.add(peer)
-        self._strangers.add(peer)
+        self._strangers[peer] = None
         peer.connection.flush()
     except BlockingIOError:
       pass
@@ -198,7 +204,7 @@ class Server:
           with peer.lock:
             peer.connection.flush()  # The preamble, once the handshake is finished.
           if peer.connection.is_greeted:
-            self._strangers.discard(peer)
+            self._strangers.pop(peer, None)
         for message in received:
           self._take(peer, message)
     except tls.HandshakeError as error:
@@ -265,7 +271,7 @@ class Server:
   def _drop(self, peer: _Peer) -> None:
     self._selector.unregister(peer)
     self._peers.discard(peer)
-    self._strangers.discard(peer)
+    self._strangers.pop(peer, None)
     peer.waiting.clear()
     with peer.lock:
       peer.connection.close()
@@ -273,7 +279,7 @@ class Server:
   def _check(self) -> None:
     """Drops connections without a preamble; warns if calls wait for calls that do not end."""
     now = time.monotonic()
-    for peer in [peer for peer in self._strangers if now > peer.deadline]:
+    for peer in list(itertools.takewhile(lambda peer: now > peer.deadline, self._strangers)):
       if not peer.connection.is_secure:
         self._refuse(peer.name, f'no TLS handshake within {_PREAMBLE_SECONDS:.0f} s')
       self._drop(peer)

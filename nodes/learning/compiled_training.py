@@ -250,6 +250,10 @@ class CompiledTraining(Training):
       learner, stops = self._state.learner, self._stop.is_set
       self._continue_as(self._member.finish(learner, self._counters, stops))
 
+  def _repeat_end(self) -> None:
+    if self._member:
+      self._member.repeat_end()
+
   def _finish(self, params: Nest) -> dict[str, float]:
     activity.mark(activity.IDLE)  # For as long as the monitor is away.
     self._reporter.report_now(self._stop.is_set)

@@ -249,6 +249,10 @@ class ReplayTraining(Training):
       if found is not None:
         self._learner.restore(found)
 
+  def _repeat_end(self) -> None:
+    if self._member:
+      self._member.repeat_end()
+
   def _after_step(self, checkpointer: Checkpointer) -> bool:
     self._check()
     return checkpointer.due()

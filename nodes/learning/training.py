@@ -59,6 +59,9 @@ class Member(Protocol):
       lifecycle.Stopped: once `should_stop` returns True.
     """
 
+  def repeat_end(self) -> None:
+    """Ends the exchange again with nodes that have restarted since `finish`; does not wait."""
+
   def measure(self) -> dict[str, float]:
     """Returns measurements to be reported."""
 
@@ -127,7 +130,9 @@ class Training(abc.ABC):
         further = self._finish(params)
         activity.mark(activity.IDLE)  # What serves has its own threads.
         summary = self._counts() | further  # Only now: actors step until they are stopped.
-        self._reporter.report_finished_until_stopped(summary, self._stop, self._check_service)
+        self._reporter.report_finished_until_stopped(
+          summary, self._stop, self._check_service, self._repeat_end
+        )
       except lifecycle.Stopped:
         with lifecycle.exit_held():
           self._stop_writing()
@@ -183,6 +188,9 @@ class Training(abc.ABC):
     """Called once all is written; returns what the summary has beside the counters."""
     del params
     return {}
+
+  def _repeat_end(self) -> None:  # noqa: B027
+    """Ends the exchange with nodes again that have restarted since, without waiting for them."""
 
   def _check_service(self) -> None:  # noqa: B027
     """Raises the error that stopped a service beside the training, if any."""

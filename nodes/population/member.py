@@ -43,6 +43,8 @@ class Member:
     self._reply: futures.Future | None = None
     self._retry_at = 0.0
     self._undecided = False  # The reply was that siblings have to report first.
+    self._end: Callable[[], futures.Future] | None = None  # Reports the end.
+    self._ending: futures.Future | None = None  # The last reply to that.
     self._copies = 0
     self._score = math.nan
 
@@ -111,11 +113,16 @@ class Member:
     params = None
     if math.isnan(self._score) and not self._diverged:
       params = serialisation.to_data(learner.params if found is None else found.params)
-    end = functools.partial(
+    self._end = functools.partial(
       self._place.leaderboard.futures.finished, self._place.number, dict(counts), params
     )
-    rpc.call(end, should_stop, 'finished')
+    rpc.call(self._end, should_stop, 'finished')
     return found
+
+  def repeat_end(self) -> None:
+    """Reports the end again after `finish`, as a restarted leaderboard needs it; does not wait."""
+    if self._end is not None and (self._ending is None or self._ending.done()):
+      self._ending = self._end()
 
   def _last_reply(self, learner: TunedState, should_stop: Callable[[], bool]) -> TunedState | None:
     """Returns what the reply to a pending report asks for; None if there is none."""

@@ -149,6 +149,7 @@ class Reporter:
     values: Mapping[str, float],
     stop: threading.Event,
     check: Callable[[], None] = lambda: None,
+    repeat: Callable[[], None] = lambda: None,
   ) -> None:
     """Reports the end of training to the monitor until the program stops.
 
@@ -158,6 +159,7 @@ class Reporter:
       values: the final counters and the node's other entries in the summary.
       stop: set when the program stops.
       check: raises the node's error, if any; called often.
+      repeat: reports the end to other nodes again; called about once a second, and does not wait.
 
     Raises:
       lifecycle.Stopped: if the program stops during a call.
@@ -175,6 +177,7 @@ class Reporter:
           self._monitor.futures.report_training_finished, self._node, dict(values)
         )
         rpc.call(report, should_stop, 'report_training_finished')
+      repeat()
       stop.wait(1.0)
 
   def _report(self, values: Mapping[str, float]) -> futures.Future:

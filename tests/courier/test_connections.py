@@ -1,17 +1,20 @@
 """Servers that restart, stop or never reply; strangers; forks; the ends of processes."""
 
 import contextlib
+import errno
 import os
 import signal
 import socket
 import threading
+import types
 
 import pytest
 
 import courier
-from courier import sockets
+from courier import sockets, wire
 from courier.python import py_server
 from tests.agents.subprocesses import run_python
+from tests.courier import hostile
 from tests.courier.conftest import DEADLINE
 from tests.ports import unused_port
 
@@ -126,13 +129,26 @@ def test_a_server_without_further_threads_serves_with_those_that_it_has(serve, m
   assert [each.result(DEADLINE) for each in pending] == [True, 4, 6]
 
 
-def test_a_call_without_a_thread_fails_and_may_be_repeated(serve, monkeypatch):
+def _open_no_more():
+  raise OSError(errno.EMFILE, 'Too many open files')
+
+
+@pytest.mark.parametrize(
+  ('owner', 'name', 'refuse', 'why'),
+  [
+    (threading.Thread, 'start', _refuse, "can't start new thread"),
+    (socket, 'socketpair', _open_no_more, 'Too many open files'),
+  ],
+)
+def test_a_call_without_a_thread_or_a_file_fails_and_may_be_repeated(
+  serve, monkeypatch, owner, name, refuse, why
+):
   server = serve(add=lambda a, b: a + b)
   client = courier.Client(server.address, call_timeout=DEADLINE)
 
   with monkeypatch.context() as patch:
-    patch.setattr(threading.Thread, 'start', _refuse)
-    with pytest.raises(courier.StatusNotOk, match="can't start new thread") as failed:
+    patch.setattr(owner, name, refuse)
+    with pytest.raises(courier.StatusNotOk, match=why) as failed:
       client.futures.add(1, 2).result(DEADLINE)
   assert 'UNAVAILABLE' in str(failed.value.code)
   assert client.add(1, 2) == 3
@@ -163,6 +179,30 @@ def test_a_stranger_is_disconnected_and_nothing_else_happens(serve, sent):
       while stranger.recv(100):
         pass
   assert client.add(1, 2) == 3
+
+
+def test_clients_that_arrive_together_are_all_served_however_long_each_takes(serve, monkeypatch):
+  arrived, seconds = threading.Event(), [0.0]
+  receive = wire.Connection.receive
+
+  def slow(connection):
+    assert arrived.wait(DEADLINE)
+    seconds[0] += 1.0
+    return receive(connection)
+
+  monkeypatch.setattr(py_server, 'time', types.SimpleNamespace(monotonic=lambda: seconds[0]))
+  monkeypatch.setattr(wire.Connection, 'receive', slow)
+  server = serve()
+  with contextlib.ExitStack() as open_sockets:
+    clients = []
+    for _ in range(100):
+      client = socket.create_connection(('localhost', server.port), DEADLINE)
+      clients.append(open_sockets.enter_context(client))
+      client.sendall(hostile.PREAMBLE + hostile.message(hostile.CALL, 1, b'nothing', b''))
+    arrived.set()
+    for client in clients:
+      with client.makefile('rb') as received:
+        assert received.read(len(hostile.PREAMBLE) + 1)[-1:] == bytes([hostile.ERROR])
 
 
 @pytest.mark.parametrize('sent', [b'', b'cour'])

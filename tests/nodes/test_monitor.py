@@ -7,6 +7,7 @@ import pytest
 
 from nodes import monitor as monitor_lib
 from nodes.monitor import Monitor
+from nodes.runtime import lifecycle
 from rundir import curves, node_files
 from tests.rundir import drawn
 
@@ -259,6 +260,29 @@ def test_a_restarted_monitor_continues_the_same_logs(tmp_path):
   assert [steps for steps, _ in rows] == [10, 30, 50]
   seconds = [s for _, s in rows]
   assert seconds == sorted(seconds)
+
+
+def test_a_restarted_monitor_logs_the_last_counters_until_the_learners_have_reported(
+  tmp_path, monkeypatch
+):
+  def counters(node):
+    return [steps for (steps,) in read(monitor, tmp_path, node, 'actor_steps')]
+
+  for restarts in range(2):
+    monkeypatch.setenv(lifecycle.RESTART_COUNT_VARIABLE, str(restarts))
+    monitor = Monitor(str(tmp_path), num_steps=1000, evaluators=['evaluator/0'], num_learners=2)
+    if restarts:  # The call that was under way comes again.
+      monitor.report('evaluator/0', {'evaluator_return': 1.0})
+      assert monitor.progress()['actor_steps'] == 50
+    for node, steps in ('learner/0', 20.0), ('learner/1', 30.0):
+      monitor.report(node, _counts(steps + 5.0 * restarts))
+    assert monitor.flush()
+  assert counters('evaluator/0') == [50]
+  assert counters('learner/0') == [20, 50]
+  assert counters('learner/1') == [50, 60]
+  monitor.count('learner/1', _counts(10.0), 1)
+  monitor.report('evaluator/0', {'evaluator_return': 1.0})
+  assert counters('evaluator/0') == [50, 35], 'what was lost still counts'
 
 
 def test_a_repeated_final_evaluation_changes_nothing(tmp_path):

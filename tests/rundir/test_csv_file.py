@@ -1,6 +1,8 @@
 """CSV files of numbers: whole rows, under the header to which they belong; what is new in them."""
 
 import csv
+import errno
+import os
 
 import pytest
 
@@ -45,6 +47,28 @@ def test_a_file_of_an_earlier_version_is_continued(path):
   write(path, {'b': 5.0, 'a': 4.0}, {'c': 6.0})
   assert list(csv_file.numbers(path, ['b', 'a'])) == [(2, 1), (5, 4)]
   assert [row['c'] for row in read(path)] == ['', '', '', '6.0']
+
+
+@pytest.mark.parametrize('adds_a_column', [False, True])
+def test_a_file_that_cannot_be_opened_leaves_no_other_open_and_is_continued_later(
+  path, monkeypatch, adds_a_column
+):
+  def refuse(path):
+    raise OSError(errno.EMFILE, 'Too many open files')
+
+  write(path, {'a': 1.0})
+  table = CsvWriter(path) if adds_a_column else None
+  before = len(os.listdir('/proc/self/fd'))
+  with monkeypatch.context() as patch:
+    patch.setattr(csv_file, 'header', refuse)
+    for _ in range(3):
+      with pytest.raises(OSError, match='Too many open files'):
+        table.write({'b': 2.0}) if table else CsvWriter(path)
+  assert len(os.listdir('/proc/self/fd')) <= before
+  table = table or CsvWriter(path)
+  table.write({'b': 3.0})
+  table.close()
+  assert read(path) == [{'a': '1.0', 'b': ''}, {'a': '', 'b': '3.0'}]
 
 
 @pytest.mark.parametrize('cut', ['3.0,4', '3.0,4.0', '3'])

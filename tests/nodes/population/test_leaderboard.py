@@ -13,8 +13,8 @@ from agents.seeding import Seed
 from nodes.leaderboard import Leaderboard
 from nodes.learning import serialisation
 from nodes.population.options import BoardOptions, PopulationOptions
-from nodes.runtime import lifecycle, rpc
-from rundir import final_params, lineage
+from nodes.runtime import activity, lifecycle, rpc
+from rundir import files, final_params, lineage
 from rundir.saved_params import read
 from tests.nodes.population.instant import AXES, serving
 from tests.waiting import DEADLINE, wait_until
@@ -220,6 +220,28 @@ def test_without_a_score_at_the_end_the_run_has_the_parameters_of_the_first(tmp_
   assert version == 0 and counts == COUNTS
   saved = serialisation.params(read(str(tmp_path)), {'w': np.zeros(3, np.float32)})
   assert saved['w'][0] == 1.0
+
+
+def test_a_leaderboard_that_waits_for_the_disk_has_no_deadline(tmp_path, monkeypatch):
+  board = serving(tmp_path, num_members=1)
+  activity.mark(activity.SERVING)
+  writes, seen = threading.Event(), threading.Event()
+
+  def write(path, content):
+    writes.set()
+    assert seen.wait(DEADLINE)
+
+  monkeypatch.setattr(files, 'write', write)
+  member = threading.Thread(target=report, args=(board, 0, 1.0), daemon=True)
+  member.start()
+  assert writes.wait(DEADLINE)
+  measuring = threading.Thread(target=board._measure, args=(1.0,), daemon=True)
+  measuring.start()
+  wait_until(lambda: activity.latest().activity == activity.WRITING_CHECKPOINT)
+  seen.set()
+  for thread in (member, measuring):
+    thread.join(DEADLINE)
+  assert activity.latest().activity == activity.SERVING
 
 
 def test_a_population_whose_members_have_all_diverged_ends_with_a_sentence(tmp_path):

@@ -159,6 +159,22 @@ def test_the_end_has_the_parameters_of_a_member_without_a_score(client, learners
   jax.tree.map(np.testing.assert_array_equal, params, expected)
 
 
+def test_a_restarted_leaderboard_has_the_end_again(tmp_path, client, learners):
+  ended = [make(client, number) for number in range(8)]
+  for k, member in enumerate(ended):
+    member.repeat_end()  # Nothing yet.
+    member.played(READY, 0.0, 0.0)
+    member.finish(learners[k % 3], COUNTS, lambda: False)
+  before = client.leaderboard.get_params()
+  client.leaderboard = serving(tmp_path, resample=0.0)
+  client.is_down = True
+  ended[0].repeat_end()
+  client.is_down = False
+  for member in ended:
+    member.repeat_end()
+  jax.tree.map(np.testing.assert_array_equal, client.leaderboard.get_params(), before)
+
+
 def test_the_end_follows_the_reply_to_the_last_report(client, learners):
   play(make(client, 0), learners[0], 5.0)
   late = make(client, 1)

@@ -95,6 +95,19 @@ def test_a_failure_while_the_program_stops_is_ignored(connect):
     reporter.report_finished_until_stopped({}, stop, check)
 
 
+def test_the_end_is_repeated_until_the_program_stops(connect):
+  stop, repeated = threading.Event(), []
+
+  def repeat():
+    repeated.append(True)
+    if len(repeated) == 2:
+      stop.set()
+
+  with Reporter(connect(Monitor()), 'anakin/0') as reporter:
+    reporter.report_finished_until_stopped({}, stop, repeat=repeat)
+  assert len(repeated) == 2
+
+
 def test_leaving_the_context_waits_for_the_pending_reply(connect, monkeypatch):
   monkeypatch.setattr(Reporter.close, '__defaults__', (60.0,))
   monitor, asked, answer = Monitor(), threading.Event(), threading.Event()

@@ -277,6 +277,18 @@ def test_the_leaves_of_a_nest_are_recorded_and_read_as_transitions(tmp_path):
     transitions.check(run_dirs, single)
 
 
+def test_what_killed_recorders_leave_counts_and_is_removed_later(tmp_path):
+  layout = recorded_unrolls.Format(3, {'action': ((3,), 'int32')})
+  recorded_unrolls.begin(str(tmp_path), layout)
+  for name in ('old', 'new'):
+    (tmp_path / 'unrolls' / f'{name}.npz.tmp').write_bytes(bytes(100))
+  os.utime(tmp_path / 'unrolls' / 'old.npz.tmp', (0, 0))
+  assert recorded_unrolls.size(str(tmp_path)) == 200
+  assert not recorded_unrolls.chunks(str(tmp_path))
+  recorded_unrolls.begin(str(tmp_path), layout)
+  assert recorded_unrolls.size(str(tmp_path)) == 100, 'another node may be writing it'
+
+
 def test_data_of_another_set_of_actions_are_refused(tmp_path):
   # As of Atari with full_action_space=false, whose action 2 is the full set's action 3.
   environment = nested.NestedCounter([1])
