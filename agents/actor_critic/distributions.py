@@ -22,7 +22,8 @@ from agents.boxes import Box
 from agents.types import Array
 
 MIN_STD = 0.02
-# Actions beyond this fraction of the bounds have the draw of this one; at a bound it would be infinite.
+# Under tanh, actions beyond this fraction of the bounds have the draw of this one; at a bound it would
+# be infinite.
 _EDGE = 0.999
 
 

@@ -55,7 +55,8 @@ class NetworkConfig(TorsoConfig):
   layer_norm: ClassVar[bool] = False
 
   activation: str = option(
-    'relu', 'Activation of the mlp torso: relu, or tanh as in PPO on MuJoCo.'
+    'relu',
+    "Activation of the mlp torso, and of SAC's heads: relu, or tanh as in PPO on MuJoCo.",
   )
   init: str = option(
     'fan_in',

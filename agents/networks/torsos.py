@@ -16,7 +16,7 @@ from agents.networks.config import NetworkConfig
 from agents.networks.convolution import by_parts, in_loop
 from agents.types import Array, Nest
 
-_ACTIVATIONS = {'relu': nn.relu, 'tanh': nn.tanh}
+ACTIVATIONS = {'relu': nn.relu, 'tanh': nn.tanh}
 
 
 def hidden_init(init: str, activation: str = 'relu') -> Callable[..., Array]:
@@ -79,7 +79,7 @@ class MLP(nn.Module):
     kernel_init = hidden_init(self.init_of, self.activation)
     for size in self.sizes:
       x = normalization(self.layer_norm)(nn.Dense(size, kernel_init=kernel_init)(x))
-      x = _ACTIVATIONS[self.activation](x)
+      x = ACTIVATIONS[self.activation](x)
     return x
 
 

@@ -80,8 +80,9 @@ class SAC(NetworkAgent):
     self.unroll_period = config.unroll_length
     self.network = RecurrentNetwork(config, observation_spec, action_spec, IdentityHead())
     self.distribution = SquashedGaussian(action_spec)
-    self._policy = PolicyHead(config.head_sizes, self.distribution.num_logits, config.init)
-    self._critics = Critics(config.head_sizes, config.init)
+    style = config.init, config.activation
+    self._policy = PolicyHead(config.head_sizes, self.distribution.num_logits, *style)
+    self._critics = Critics(config.head_sizes, *style)
     self._box = Box(action_spec)
     self.target_entropy = -float(self._box.num_dimensions)
     self._config = config

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import flax.linen as nn
 import jax.numpy as jnp
 
-from agents.networks.torsos import hidden_init, output_init
+from agents.networks.torsos import ACTIVATIONS, hidden_init, output_init
 from agents.types import Array
 
 
@@ -17,11 +17,12 @@ class PolicyHead(nn.Module):
   sizes: Sequence[int]
   num_logits: int
   init_of: str = 'fan_in'
+  activation: str = 'relu'
 
   @nn.compact
   def __call__(self, features: Array) -> Array:
     """Maps float32 `[..., F]` to logits `[..., num_logits]`."""
-    x = _hidden(features, self.sizes, self.init_of)
+    x = _hidden(features, self.sizes, self.init_of, self.activation)
     small = nn.initializers.orthogonal(0.01)
     return nn.Dense(self.num_logits, kernel_init=small, name='logits')(x)
 
@@ -31,18 +32,20 @@ class Critics(nn.Module):
 
   sizes: Sequence[int]
   init_of: str = 'fan_in'
+  activation: str = 'relu'
 
   @nn.compact
   def __call__(self, features: Array, action: Array) -> Array:
     """Maps float32 `[..., F]` and actions `[..., A]`, in [-1, 1], to both values of Q, `[..., 2]`."""
     x, values = jnp.concatenate([features, action], axis=-1), []
     for _ in range(2):
-      y = _hidden(x, self.sizes, self.init_of)
+      y = _hidden(x, self.sizes, self.init_of, self.activation)
       values.append(nn.Dense(1, kernel_init=output_init(self.init_of))(y))
     return jnp.concatenate(values, axis=-1)
 
 
-def _hidden(x: Array, sizes: Sequence[int], init_of: str) -> Array:
+def _hidden(x: Array, sizes: Sequence[int], init_of: str, activation: str) -> Array:
   for size in sizes:
-    x = nn.relu(nn.Dense(size, kernel_init=hidden_init(init_of))(x))
+    x = nn.Dense(size, kernel_init=hidden_init(init_of, activation))(x)
+    x = ACTIVATIONS[activation](x)
   return x

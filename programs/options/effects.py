@@ -9,12 +9,16 @@ from agents import options
 
 # Beginnings of option names; the option that they need, and its values.
 _NEEDED: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = (
-  (('core_size',), 'core', ('lstm', 'gru', 'lru')),
+  (('core_size', 'clip_reward_input'), 'core', ('lstm', 'gru', 'lru')),
   (('forget_bias',), 'core', ('lstm', 'gru')),
-  (('adam_',), 'optimizer', ('adam',)),
+  (('adam_',), 'optimizer', ('adam', 'radam')),
   (('rmsprop_',), 'optimizer', ('rmsprop',)),
   (('puct_', 'dirichlet_', 'temperature_decay_steps'), 'search', ('puct',)),
   (('gumbel_', 'max_considered_actions'), 'search', ('gumbel',)),
+  (('model_', 'head_channels'), 'model', ('auto', 'conv', 'residual')),
+  (('hidden_state_size', 'mlp_sizes'), 'model', ('auto', 'mlp', 'torso')),
+  (('reward_',), 'inner_reward', ('learned',)),
+  (('count_bonus',), 'inner_reward', ('count',)),
 )
 # Options without effect where another one is 0.
 _OF_PARTS = {

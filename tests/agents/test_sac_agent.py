@@ -14,6 +14,7 @@ from scipy import stats
 from agents.actor_critic.distributions import MIN_STD
 from agents.sac.agent import SAC
 from agents.sac.config import SACConfig
+from agents.sac.heads import Critics, PolicyHead
 from agents.types import LAST
 from tests.agents import recording
 from tests.agents.recording import CONTINUOUS_ACTION_SPEC, HIGH, LOW, OBSERVATION_SPEC, compiled
@@ -50,18 +51,18 @@ def dense(layer, x):
   return x @ layer['kernel'] + layer['bias']
 
 
-def logits_of(policy, observation):
+def logits_of(policy, observation, activation=jax.nn.relu):
   """Returns the policy's parameters for observations `[..., 3, 2]`, by hand."""
   layers = policy['head']['params']
   x = observation.reshape(*observation.shape[:-2], 6)
-  return dense(layers['logits'], jax.nn.relu(dense(layers['Dense_0'], x)))
+  return dense(layers['logits'], activation(dense(layers['Dense_0'], x)))
 
 
-def q_values(critics, observation, fraction):
+def q_values(critics, observation, fraction, activation=jax.nn.relu):
   """Returns Q of both critics, `[..., 2]`, for actions `[..., 3]` in [-1, 1], by hand."""
   layers = critics['head']['params']
   x = jnp.concatenate([observation.reshape(*observation.shape[:-2], 6), fraction], -1)
-  hidden = [jax.nn.relu(dense(layers[name], x)) for name in ('Dense_0', 'Dense_2')]
+  hidden = [activation(dense(layers[name], x)) for name in ('Dense_0', 'Dense_2')]
   both = zip(('Dense_1', 'Dense_3'), hidden, strict=True)
   return jnp.concatenate([dense(layers[name], y) for name, y in both], -1)
 
@@ -197,6 +198,31 @@ def test_evaluators_take_the_mean_and_actors_sample_within_the_bounds():
     assert action.dtype == np.float32 and np.all((action >= LOW) & (action <= HIGH))
   assert not np.allclose(mean, drawn, atol=0.01)
   recording.check_answers_depend_on_their_own_row_only(agent, state.params)
+
+
+@pytest.mark.parametrize('activation', ['relu', 'tanh'])
+def test_the_heads_have_the_activation_of_the_options(activation):
+  function = getattr(jax.nn, activation)
+  features, action = jnp.linspace(-2, 2, 6).reshape(1, 6), jnp.linspace(-1, 1, 3).reshape(1, 3)
+  policy = PolicyHead((3,), 2, activation=activation)
+  params = policy.init(jax.random.key(0), features)
+  layers = params['params']
+  expected = dense(layers['logits'], function(dense(layers['Dense_0'], features)))
+  np.testing.assert_allclose(policy.apply(params, features), expected, rtol=1e-5)
+  critics = Critics((3,), activation=activation)
+  params = critics.init(jax.random.key(0), features, action)
+  expected = q_values({'head': params}, features.reshape(3, 2), action[0], function)
+  np.testing.assert_allclose(critics.apply(params, features, action)[0], expected, rtol=1e-5)
+
+
+def test_an_agent_has_the_activation_of_its_options():
+  (_, state, _), tanh = recorded(), make_agent(activation='tanh')
+  core_state, timestep, _, keys = recording.batch_of_requests(tanh, 8)
+  greedy = jnp.full(8, tanh.evaluation_exploration)
+  action = compiled(tanh, 'act')(state.params, core_state, timestep, greedy, keys).action
+  mean = jnp.split(logits_of(state.params.policy, timestep.observation, jnp.tanh), 2, -1)[0]
+  expected = LOW + (jnp.tanh(mean) + 1) / 2 * (HIGH - LOW)
+  np.testing.assert_allclose(action, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
