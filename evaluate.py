@@ -33,6 +33,7 @@ from rundir import run_end, saved_params, secrets
 from viewing import command_line, output
 
 _DEFAULT_NUM_ENVS = 10
+_MOST_ENVS = 10_000
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -89,6 +90,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   for name in ('num_envs', 'seed'):
     if getattr(args, name) < 0:
       raise ValueError(f'--{name}={getattr(args, name)} must not be negative.')
+  if args.num_envs > _MOST_ENVS:
+    raise ValueError(f'--num_envs={args.num_envs} must be at most {_MOST_ENVS}.')
   if args.video and not args.video.endswith('.gif'):
     raise ValueError(f'--video={args.video} must end in .gif.')
   for name in ('video', 'json'):
@@ -108,6 +111,20 @@ def _check_writable(name: str, path: str) -> None:
     raise ValueError(f'--{name}={path} cannot be written: {error.strerror}.') from error
 
 
+def _check_platform() -> None:
+  """Checks that JAX has the devices that JAX_PLATFORMS names."""
+  import jax
+
+  try:
+    jax.devices()
+  except (RuntimeError, AssertionError) as error:  # The latter for a missing GPU.
+    why = f' ({str(error).splitlines()[0]})' if str(error) else ''
+    raise ValueError(
+      f'JAX_PLATFORMS={os.environ.get("JAX_PLATFORMS", "")} names a device that JAX does not find on '
+      f'this machine{why}; leave it out to evaluate on the CPU.'
+    ) from error
+
+
 def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   """Plays the episodes and optionally records them; returns the score and its protocol."""
   path = args.run_dir
@@ -120,6 +137,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   from viewing import evaluation, export
   from viewing.local_policy import LocalPolicy
 
+  _check_platform()
   if args.export:
     export.check_directory(args.export)
   config, environments = run.config, run.module.environments

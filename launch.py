@@ -23,9 +23,10 @@ import os
 import signal
 import sys
 
-from launchers import early_nodes
+from launchers import descriptors, early_nodes
 
 if __name__ == '__main__':
+  descriptors.open_standard()
   early_nodes.begin(sys.argv)
 
 from absl import app, flags

@@ -43,10 +43,20 @@ REFUSES = {
   'web': '--web needs the run directory on this machine; leave it out, and use watch.py.',
 }
 # Errors of a volume that may pass: a lock, a full disk, an unreachable server.
+# Characters of a reference to an image, which registries check further.
+_IMAGE = re.compile(r'[A-Za-z0-9][\w.\-/:@]*')
 _PASSING = {
   *(errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EIO, errno.ETIMEDOUT),
   None,  # Of a BlockingIOError without a number.
 }
+
+
+def check_image(image: str) -> None:
+  """Raises ValueError, one sentence, if a container image cannot have a name."""
+  if not _IMAGE.fullmatch(image):
+    raise ValueError(
+      f'--image={image} must be the name of a container image, such as registry.example/launchpod:1.'
+    )
 
 
 def image_option() -> Any:

@@ -201,6 +201,17 @@ class Resources:
     return ', '.join(words)
 
 
+def shell_warnings(groups: Mapping[str, Resources]) -> list[str]:
+  """Returns a sentence if the shell asks JAX for devices that no group of nodes has."""
+  given = os.environ.get('JAX_PLATFORMS', '')
+  if not set(given.split(',')) - {'', 'cpu'} or any(each.accelerator for each in groups.values()):
+    return []
+  return [
+    f'JAX_PLATFORMS={given} has no effect: nodes compute on the CPU unless --accelerator or --placement '
+    'says otherwise.'
+  ]
+
+
 def environment_variables(resources: Resources) -> dict[str, str]:
   """Returns the variables that restrict a process to its resources.
 

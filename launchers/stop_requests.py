@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 # `lp.stop()` sends it: the program has done its work. No cluster software or shell sends it.
 DONE = signal.SIGRTMIN + 4
@@ -16,6 +19,7 @@ DONE = signal.SIGRTMIN + 4
 STACKS = signal.SIGURG
 STACKS_OF_STUCK = signal.SIGWINCH
 _STUCK_SECONDS = 5.0
+_AGAIN_SECONDS = 0.05  # By then the code that drops exceptions has been left.
 # Exit codes of a launcher after a request to stop: 128 plus the signal's number.
 EXIT_CODES: dict[int, int] = {int(DONE): 0} | {
   int(number): 128 + number
@@ -45,11 +49,13 @@ class StopRequested(KeyboardInterrupt):
   """A signal has asked this process to stop.
 
   Attributes:
-    exit_code: 128 plus the number of the signal.
+    number: of the signal.
+    exit_code: 128 plus that.
   """
 
   def __init__(self, number: int):
     super().__init__(number)
+    self.number = number
     self.exit_code = EXIT_CODES[number]
 
 
@@ -66,7 +72,9 @@ def for_stacks(age: float) -> signal.Signals:
 def raised() -> Iterator[None]:
   """Raises StopRequested on SIGINT, SIGTERM and SIGHUP, so that the process cleans up and exits.
 
-  Has no effect in a thread, and on signals that are ignored, such as SIGHUP under nohup.
+  Has no effect in a thread, and on signals that are ignored, such as SIGHUP under nohup. Python drops
+  exceptions in some places, such as callbacks of the garbage collection, of which JAX has one. Then the
+  signal is sent again.
   """
   if threading.current_thread() is not threading.main_thread():
     yield
@@ -75,12 +83,20 @@ def raised() -> Iterator[None]:
   def stop(number: int, frame: object) -> None:
     raise StopRequested(number)
 
+  def send_again(dropped: Any) -> None:
+    if isinstance(dropped.exc_value, StopRequested):
+      threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), dropped.exc_value.number)).start()
+    else:
+      hook(dropped)
+
   numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
   heeded = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
   before = {n: signal.signal(n, stop) for n in heeded}
+  hook, sys.unraisablehook = sys.unraisablehook, send_again
   try:
     yield
   finally:
+    sys.unraisablehook = hook
     for number, handler in before.items():
       signal.signal(number, handler)
 

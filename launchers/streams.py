@@ -16,6 +16,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, cast
 
+from launchers import descriptors
+
 CLOSE_SECONDS = 5.0  # For the last sentences of an outlet, whose stream may be blocked.
 _WAITING = 1000  # Sentences of an outlet.
 # Colours, and every other control character except line ends and tabs.
@@ -102,6 +104,7 @@ def ensure_streams() -> None:
   A stream that is missing becomes the null device. Characters that the terminal's encoding lacks, as in
   the output of a node, become escapes. So do control characters, see `printable`.
   """
+  descriptors.open_standard()
   for name in ('stdout', 'stderr'):
     stream = getattr(sys, name)
     if stream is None:

@@ -16,6 +16,7 @@ from launchers import engine_flags, placement_file
 from launchers.engine import Engine, Job, env_title
 from launchers.node_output import FILES, TERMINAL
 from launchers.options import LONGEST_SECONDS
+from launchers.placement import shell_warnings
 from programs import (
   agent_check,
   check,
@@ -147,6 +148,7 @@ def plan(engine: Engine, dry_run: bool, drawing: str) -> Job:
       *(effects.warnings(config, run.given) if learns else ()),
       *config_file.warnings(config, run.given),
       *hidden_modules.warnings(own_files),
+      *shell_warnings(placement),
       *filter(None, [versions.unlike_the_lock()]),
     ],
     fixed=changes.fixed(config) if learns else {},

@@ -145,7 +145,8 @@ def read_record(path: str) -> Record:
   """
   if not _is_run(path):
     if not os.path.isdir(path):
-      raise ValueError(f'{path} is not the directory of a run: there is no such directory.')
+      why = 'it is a file' if os.path.exists(path) else 'there is no such directory'
+      raise ValueError(f'{path} is not the directory of a run: {why}.')
     raise ValueError(f'{path} is not the directory of a run: it has no {_RECORD}.')
   try:
     with reading.opened(os.path.join(path, _RECORD)) as f:

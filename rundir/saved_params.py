@@ -48,8 +48,8 @@ def read(run_dir: str, which: str = '') -> SavedParams:
   kept = checkpoints.steps(checkpoints.directory(run_dir))
   if not has_final and not kept:
     raise ValueError(
-      f'{run_dir} has no parameters yet; the first come with its first checkpoint, after '
-      '--checkpoint_period seconds of training.'
+      f'{run_dir} has no parameters yet; a run writes the first ones with a checkpoint, after '
+      '--checkpoint_period seconds of training, or at its end.'
     )
   which = which or (FINAL if has_final and (run_end.has_ended(run_dir) or not kept) else NEWEST)
   if which == FINAL and has_final:

@@ -78,6 +78,7 @@ def _slow(*values):
         ('--reanalyse_nodes', '--program=muzero', '--reanalyse_size=100'),
       )
     ),
+    (['--record_unrolls', '--record_gigabytes=0'], ['--record_gigabytes', 'above 0']),
     (['--program=qt_opt', '--reward_scale=0'], ['--reward_scale', 'above 0']),
     (
       ['--env=bsuite:catch/0', '--env_options=results_dir=x'],

@@ -85,7 +85,7 @@ class Kubernetes(Engine):
     """Raises ValueError without --image or --output, or if no manifest can express the job."""
     if not self.image.strip():
       raise ValueError('--launcher=k8s needs --image, the container image that the pods will run.')
-    one_line.check('--image=', self.image)
+    one_node.check_image(self.image)
     one_line.check('--output=', self.output)
     own_python.refuse(job.placement, one_node.ONE_PYTHON)
     _check_name('--k8s_volume=', self.volume, 'PersistentVolumeClaim')

@@ -65,8 +65,8 @@ class SkyPilot(Engine):
     """Raises ValueError without --image or --output, or if no job group can express the job."""
     if not self.image.strip():
       raise ValueError('--launcher=skypilot needs --image, the container image of the tasks.')
+    one_node.check_image(self.image)
     for flag, value in (
-      ('--image=', self.image),
       ('--output=', self.output),
       ('--sky_infra=', self.infra),
       ('--sky_volume=', self.volume),

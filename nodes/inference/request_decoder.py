@@ -139,18 +139,18 @@ class RequestDecoder:
     step_type, reward, discount, *_ = leaves
     wrong = ''
     if step_type.tobytes().strip(_STEP_TYPES):
-      wrong = 'step_type that is none of 0, 1 and 2'
+      wrong = 'a step_type that is none of 0, 1 and 2'
     # Nearly always all are 1, and comparing bytes is ten times cheaper than comparing numbers.
     elif discount.tobytes() != _ONE * spec.num_envs and not _in_unit_interval(discount):
-      wrong = 'discount that is not between 0 and 1'
+      wrong = 'a discount that is not between 0 and 1'
     elif not np.isfinite(reward).all():
-      wrong = 'reward that is not finite'
+      wrong = 'a reward that is not finite'
     else:
       for i in self._floats:
         if not np.isfinite(leaves[i]).all():
-          wrong = f'{self._names[i]} that is not finite'
+          wrong = f'{self._names[i]} with a value that is not finite'
     if wrong:
-      raise Refused(f'an environment of {spec.actor_id} returned a {wrong}.')
+      raise Refused(f'an environment of {spec.actor_id} returned {wrong}.')
 
 
 def _in_unit_interval(values: np.ndarray) -> bool:

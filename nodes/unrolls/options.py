@@ -37,7 +37,7 @@ class UnrollOptions(CheckedOptions):
   record_gigabytes: float = option(
     10.0,
     'size of these files, in units of 10**9 bytes, at which --record_unrolls ends; training continues',
-    at_least=0,
+    above=0,
     at_most=1e6,
   )
   audit: bool = option(False, 'record every unroll that is produced and trained on, for drills')

@@ -64,5 +64,5 @@ class QueueOptions(ReplayOptions):
       raise ValueError(
         f'--num_steps={num_steps} ends before the first batch of --batch_size={self.batch_size} '
         f'unrolls, after about {first_batch} actor_steps, so nothing would be learned; raise '
-        '--num_steps or lower --batch_size.'
+        '--num_steps, or lower --batch_size or --unroll_length.'
       )

@@ -91,6 +91,19 @@ def test_only_inference_on_cpus_has_one_xla_thread(options):
     assert variables.get('NPROC') == ('1' if accelerator == 'cpu' else None)
 
 
+@pytest.mark.parametrize(
+  ('platforms', 'accelerator', 'warns'),
+  [('cuda', None, True), ('cuda', 'gpu', False), ('cpu', None, False), ('', None, False)],
+)
+def test_a_shell_that_asks_for_devices_which_no_node_has_is_told(
+  monkeypatch, platforms, accelerator, warns
+):
+  monkeypatch.setenv('JAX_PLATFORMS', platforms)
+  groups = {'actor': Resources(), 'learner': Resources(accelerator=accelerator)}
+  said = placement.shell_warnings(groups)
+  assert [f'JAX_PLATFORMS={platforms} has no effect' in each for each in said] == [True] * warns
+
+
 def test_the_users_choice_to_preallocate_is_kept(monkeypatch):
   monkeypatch.setenv('XLA_PYTHON_CLIENT_PREALLOCATE', 'true')
   variables = placement.environment_variables(Resources(accelerator='gpu'))

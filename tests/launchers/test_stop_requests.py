@@ -1,8 +1,11 @@
+import gc
 import signal
+import threading
 
 import pytest
 
 from launchers import stop_requests
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture
@@ -31,6 +34,18 @@ def test_a_signal_is_raised_and_afterwards_does_what_it_did_before(number, code)
     signal.raise_signal(number)
   assert stop.value.exit_code == code
   assert signal.getsignal(number) == before
+
+
+def test_a_signal_whose_exception_python_drops_comes_again():
+  def collecting(phase, info):
+    gc.callbacks.remove(collecting)
+    signal.raise_signal(signal.SIGINT)
+
+  gc.callbacks.append(collecting)
+  with pytest.raises(stop_requests.StopRequested) as stop, stop_requests.raised():
+    gc.collect()
+    threading.Event().wait(DEADLINE)
+  assert stop.value.exit_code == 130
 
 
 def test_a_launch_under_nohup_outlives_its_terminal(ignored):

@@ -63,6 +63,18 @@ def test_the_view_ends_with_its_terminal(gone, monkeypatch):
   assert not shown.thread.is_alive() and not failures
 
 
+@pytest.mark.program
+@pytest.mark.parametrize('closed', ['<&-', '<&- >&- 2>&-'])
+def test_a_program_runs_without_standard_streams(tmp_path, closed):
+  run_dir = tmp_path / 'run'
+  command = f'{sys.executable} launch.py --program=examples/primes.py:make_program'
+  done = subprocess.run(
+    f'{command} --run_dir={run_dir} {closed}', shell=True, cwd=ROOT, timeout=DEADLINE
+  )
+  assert done.returncode == 0
+  assert '2262 primes below 20000' in (run_dir / 'logs' / 'collector-0.log').read_text()
+
+
 @pytest.mark.parametrize('closed', ['>&-', '2>&-', '>&- 2>&-'])
 def test_a_launch_without_standard_streams_works(closed):
   done = subprocess.run(

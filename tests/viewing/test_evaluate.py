@@ -1,5 +1,8 @@
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +20,8 @@ from environments import jax_registry, registry
 from nodes.learning import serialisation
 from programs import anakin, r2d2, runs, sebulba
 from rundir import checkpoints, final_params, run_directory, saved_params
+from tests.programs_under_test import ROOT
+from tests.waiting import DEADLINE
 from viewing import evaluation
 
 
@@ -190,10 +195,27 @@ def corner(game):
     (['--video=/proc/nothing/out.gif'], ['--video=/proc/nothing/out.gif', 'cannot be written']),
     (['--json=/'], ['--json=/', 'cannot be written']),
     (['--seed=-1'], ['--seed=-1']),
+    (['--num_envs=100000000'], ['--num_envs=100000000', 'at most']),
   ],
 )
 def test_flags_that_make_no_sense_are_rejected_in_one_sentence(finished_run, flags, words, capsys):
   _assert_refused([str(finished_run), *flags], words, capsys)
+
+
+@pytest.mark.parametrize(('platform', 'code'), [('cuda', 2), ('nonsense', 2), ('cpu', 0)])
+def test_devices_that_jax_does_not_find_are_rejected_in_one_sentence(finished_run, platform, code):
+  done = subprocess.run(
+    [sys.executable, 'evaluate.py', str(finished_run), '--episodes=2'],
+    cwd=ROOT,
+    env=os.environ | {'JAX_PLATFORMS': platform, 'CUDA_VISIBLE_DEVICES': ''},
+    capture_output=True,
+    text=True,
+    timeout=DEADLINE,
+  )
+  assert done.returncode == code, done.stderr
+  if code:
+    assert f'error: JAX_PLATFORMS={platform} names a device' in done.stderr.splitlines()[-1]
+    assert 'Traceback' not in done.stderr
 
 
 def test_a_directory_without_a_run_or_parameters_is_rejected(tmp_path, capsys):

@@ -103,6 +103,10 @@ def test_a_program_needs_a_node_whose_end_is_its_own():
   [
     (['--output=y'], '--launcher=skypilot needs --image'),
     (['--image=x'], '--launcher=skypilot needs --output'),
+    (
+      ['--image=IM AGE;rm', '--output=y'],
+      '--image=IM AGE;rm must be the name of a container image',
+    ),
     (['--image=x', '--output=/proc/x'], '--output=/proc/x cannot be written'),
     (['--image=x', '--output=y', '--sky_name=A b'], '--sky_name=A b must be lower-case'),
     (['--image=x', '--output=y', '--run_dir=z'], '--run_dir is chosen'),

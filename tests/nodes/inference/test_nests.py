@@ -53,7 +53,7 @@ def test_a_nest_arrives_in_unrolls_as_it_was_seen_and_acted_on(connected):
     (lambda o: o | {'screen': o['screen'][:, :1]}, r'sent observation/screen as uint8\[2, 1, 3\]'),
     (
       lambda o: o | {'goal': (o['goal'][0], o['goal'][1] / 0)},
-      'observation/goal/1 that is not fin',
+      'observation/goal/1 with a value that is not fin',
     ),
     (lambda o: {'screen': o['screen']}, 'sent 4 arrays, but its environment was declared with'),
   ],
