@@ -8,6 +8,8 @@ import subprocess
 import time
 from collections.abc import Sequence
 
+import psutil
+
 from benchmarks.drills.checks import Checks, Refused
 from benchmarks.drills.subject import Subject
 
@@ -78,7 +80,7 @@ class Network:
     """Looks up the namespace.
 
     Args:
-      pid: process id of the launcher.
+      pid: process id of one that is in it for as long as the run lasts.
       netem: see `commands`.
 
     Raises:
@@ -119,7 +121,8 @@ def loses_and_delays(directory: str, checks: Checks) -> None:
   flags = ('--isolate=require', '--audit', '--shared_memory=false')
   with Subject(directory, checks, *flags, deadline=300) as subject:
     pids = subject.begin()
-    network = Network(subject.program.launcher.pid, netem)
+    # That of the process which forks the nodes; the launcher itself stays outside.
+    network = Network(psutil.Process(pids['monitor-0']).ppid(), netem)
     how = f'{DELAY_MS} ms later' if netem else f'the others at {RATE} at most'
     network.lose(LOSS)
     steps = subject.program.learner_steps()
