@@ -42,9 +42,9 @@ REFUSES = {
   'logs show the output; leave it out.',
   'web': '--web needs the run directory on this machine; leave it out, and use watch.py.',
 }
-# Errors of a volume that may pass: a lock, a full disk, an unreachable server.
 # Characters of a reference to an image, which registries check further.
 _IMAGE = re.compile(r'[A-Za-z0-9][\w.\-/:@]*')
+# Errors of a volume that may pass: a lock, a full disk, an unreachable server.
 _PASSING = {
   *(errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EIO, errno.ETIMEDOUT),
   None,  # Of a BlockingIOError without a number.
