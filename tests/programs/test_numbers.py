@@ -63,7 +63,7 @@ def test_any_other_number_is_taken_or_rejected_in_one_sentence(value):
     ('inference_timeout_ms', 1e300, 'a number from 0 to 3600000.0'),
     ('inference_threads', 100_000, 'a number from 0 to 256'),
     ('num_peers', 0, 'a number from 1 to 1024'),
-    ('record_gigabytes', 1e300, 'a number from 0 to 1000000.0'),
+    ('record_gigabytes', 1e300, 'a number above 0 and at most 1000000.0'),
     ('samples_per_insert', 1e300, 'a number above 0 and at most 1000000.0'),
     ('update_period', 1e300, 'a number above 0 and at most 3600.0'),
   ],

@@ -172,6 +172,9 @@ class _Member:
     self.last = float(learner.params)
     return _State(np.float32(7), learner.learner_steps)
 
+  def repeat_end(self):
+    assert self.last, 'before the end'
+
   def measure(self):
     return {}
 
