@@ -35,8 +35,8 @@ from programs.parts.replay import add_replay
 CALL_TIMEOUT = sebulba.CALL_TIMEOUT
 PRESETS, NAMED_PRESETS = sebulba.PRESETS, sebulba.NAMED_PRESETS
 # On two cores the learner is the bottleneck; in Sebulba inference is. So unrolls wait in the queue here.
-# On MinAtar, policies keep exploring on such stale unrolls, also at PureJaxRL's entropy cost. Only in
-# Seaquest they do not explore enough to learn to surface.
+# On MinAtar, policies keep exploring on such stale unrolls, also at PureJaxRL's entropy cost. Only
+# Seaquest has the cost of the other programs.
 PPO_PRESETS = sebulba.PPO_PRESETS | {
   'atari:Pong': PPO_PONG | {'queue_size': 16, 'num_steps': 8_000_000},
   'minatar': PPO_MINATAR | {'batch_size': 64},
