@@ -273,8 +273,8 @@ TASKS = (
     (5.0, 20.0),
     missed=(
       'Under Anakin, whose preset has an `--entropy_cost` of 0.03 for this game, all three seeds learn '
-      'to surface. So do two of three under Sebulba with the same cost. None do under IMPALA, so a policy '
-      'that explores for longer is not enough where unrolls wait in the queue.'
+      'to surface. So do two of three under Sebulba with the same cost. None do under IMPALA, so more '
+      'exploration is not enough where unrolls wait in the queue.'
     ),
   ),
   _in_gymnax(
