@@ -71,9 +71,17 @@ class CompiledTraining(Training):
       replica: index of this replica; the monitor of all but the first is None.
     """
     super().__init__(
-      name, run, learner_dir, monitor, stop, mixer=mixer, writes=replica == 0, report_period=0.25
+      name,
+      run,
+      learner_dir,
+      monitor,
+      stop,
+      mixer=mixer,
+      member=member,
+      writes=replica == 0,
+      report_period=0.25,
     )
-    self._replica, self._member = replica, member
+    self._replica = replica
     self._agent, self._loop = agent, loop
     self._seed, self._params_seed = seed, params_seed
     self._counters = {'actor_steps': 0, 'environment_frames': 0, 'learner_steps': 0}
@@ -249,10 +257,6 @@ class CompiledTraining(Training):
     if self._member:
       learner, stops = self._state.learner, self._stop.is_set
       self._continue_as(self._member.finish(learner, self._counters, stops))
-
-  def _repeat_end(self) -> None:
-    if self._member:
-      self._member.repeat_end()
 
   def _finish(self, params: Nest) -> dict[str, float]:
     activity.mark(activity.IDLE)  # For as long as the monitor is away.

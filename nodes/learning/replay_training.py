@@ -175,10 +175,10 @@ class ReplayTraining(Training):
     """
     directory, writes = options.learner_dir, options.replica == 0
     super().__init__(
-      options.name, options.run, directory, monitor, stop, mixer=mixer, writes=writes
+      options.name, options.run, directory, monitor, stop, mixer=mixer, member=member, writes=writes
     )
     self._prepared, self._options, self._service = prepared, options, service
-    self._member, self._played = member, ActingTotals()
+    self._played = ActingTotals()
     activity.mark(activity.COMPILING)
     self._reporter.count(self._counts())
     self._learner = self._make_learner()
@@ -248,10 +248,6 @@ class ReplayTraining(Training):
       found = self._member.finish(self._learner.save(), self._counts(), self._should_stop)
       if found is not None:
         self._learner.restore(found)
-
-  def _repeat_end(self) -> None:
-    if self._member:
-      self._member.repeat_end()
 
   def _after_step(self, checkpointer: Checkpointer) -> bool:
     self._check()

@@ -6,6 +6,7 @@ import abc
 import contextlib
 import threading
 from collections.abc import Callable, Mapping
+from concurrent import futures
 from typing import Any, Protocol
 
 from absl import logging
@@ -59,8 +60,8 @@ class Member(Protocol):
       lifecycle.Stopped: once `should_stop` returns True.
     """
 
-  def repeat_end(self) -> None:
-    """Ends the exchange again with nodes that have restarted since `finish`; does not wait."""
+  def repeat_end(self) -> futures.Future:
+    """Reports the end again after `finish`, to a leaderboard that may have restarted; does not wait."""
 
   def measure(self) -> dict[str, float]:
     """Returns measurements to be reported."""
@@ -82,6 +83,7 @@ class Training(abc.ABC):
     stop: threading.Event,
     *,
     mixer: Mixer | None = None,
+    member: Member | None = None,
     writes: bool = True,
     report_period: float = 1.0,
   ):
@@ -94,12 +96,13 @@ class Training(abc.ABC):
       monitor: client of the monitor.
       stop: set when the program stops.
       mixer: changes the parameters after every step; None to keep them.
+      member: reports the end to the leaderboard of a population; None for a learner that is alone.
       writes: whether to write checkpoints and final parameters, as one of several replicas does. The
         others save their state as well, which may take all of them.
       report_period: seconds between reports.
     """
     self._name, self._run_options, self._learner_dir = name, run, learner_dir
-    self._stop, self._mixer, self._writes = stop, mixer, writes
+    self._stop, self._mixer, self._member, self._writes = stop, mixer, member, writes
     self._reporter = Reporter(monitor, name, self._measure, report_period)
     self._checkpointer: Checkpointer | None = None
 
@@ -130,8 +133,9 @@ class Training(abc.ABC):
         further = self._finish(params)
         activity.mark(activity.IDLE)  # What serves has its own threads.
         summary = self._counts() | further  # Only now: actors step until they are stopped.
+        repeat = self._member.repeat_end if self._member else None
         self._reporter.report_finished_until_stopped(
-          summary, self._stop, self._check_service, self._repeat_end
+          summary, self._stop, self._check_service, repeat
         )
       except lifecycle.Stopped:
         with lifecycle.exit_held():
@@ -188,9 +192,6 @@ class Training(abc.ABC):
     """Called once all is written; returns what the summary has beside the counters."""
     del params
     return {}
-
-  def _repeat_end(self) -> None:  # noqa: B027
-    """Ends the exchange with nodes again that have restarted since, without waiting for them."""
 
   def _check_service(self) -> None:  # noqa: B027
     """Raises the error that stopped a service beside the training, if any."""

@@ -43,8 +43,7 @@ class Member:
     self._reply: futures.Future | None = None
     self._retry_at = 0.0
     self._undecided = False  # The reply was that siblings have to report first.
-    self._end: Callable[[], futures.Future] | None = None  # Reports the end.
-    self._ending: futures.Future | None = None  # The last reply to that.
+    self._end: Callable[[], futures.Future] | None = None  # Reports the end, after `finish`.
     self._copies = 0
     self._score = math.nan
 
@@ -119,10 +118,10 @@ class Member:
     rpc.call(self._end, should_stop, 'finished')
     return found
 
-  def repeat_end(self) -> None:
+  def repeat_end(self) -> futures.Future:
     """Reports the end again after `finish`, as a restarted leaderboard needs it; does not wait."""
-    if self._end is not None and (self._ending is None or self._ending.done()):
-      self._ending = self._end()
+    assert self._end is not None
+    return self._end()
 
   def _last_reply(self, learner: TunedState, should_stop: Callable[[], bool]) -> TunedState | None:
     """Returns what the reply to a pending report asks for; None if there is none."""

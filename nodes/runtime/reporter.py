@@ -149,7 +149,7 @@ class Reporter:
     values: Mapping[str, float],
     stop: threading.Event,
     check: Callable[[], None] = lambda: None,
-    repeat: Callable[[], None] = lambda: None,
+    repeat: Callable[[], futures.Future] | None = None,
   ) -> None:
     """Reports the end of training to the monitor until the program stops.
 
@@ -159,7 +159,8 @@ class Reporter:
       values: the final counters and the node's other entries in the summary.
       stop: set when the program stops.
       check: raises the node's error, if any; called often.
-      repeat: reports the end to other nodes again; called about once a second, and does not wait.
+      repeat: reports the end to another node again, and does not wait; called once a second, and not
+        before the previous call has its reply.
 
     Raises:
       lifecycle.Stopped: if the program stops during a call.
@@ -171,13 +172,15 @@ class Reporter:
         check()
       return stop.is_set()
 
+    repeats = _Calls(0.0)
     while not should_stop():
       if self._monitor is not None:
         report = functools.partial(
           self._monitor.futures.report_training_finished, self._node, dict(values)
         )
         rpc.call(report, should_stop, 'report_training_finished')
-      repeat()
+      if repeat is not None and repeats.due():
+        repeats.send(repeat)
       stop.wait(1.0)
 
   def _report(self, values: Mapping[str, float]) -> futures.Future:

@@ -162,7 +162,6 @@ def test_the_end_has_the_parameters_of_a_member_without_a_score(client, learners
 def test_a_restarted_leaderboard_has_the_end_again(tmp_path, client, learners):
   ended = [make(client, number) for number in range(8)]
   for k, member in enumerate(ended):
-    member.repeat_end()  # Nothing yet.
     member.played(READY, 0.0, 0.0)
     member.finish(learners[k % 3], COUNTS, lambda: False)
   before = client.leaderboard.get_params()

@@ -102,6 +102,9 @@ def test_the_end_is_repeated_until_the_program_stops(connect):
     repeated.append(True)
     if len(repeated) == 2:
       stop.set()
+    reply = futures.Future()
+    reply.set_result(None)
+    return reply
 
   with Reporter(connect(Monitor()), 'anakin/0') as reporter:
     reporter.report_finished_until_stopped({}, stop, repeat=repeat)
