@@ -68,7 +68,8 @@ class Monitor:
     self._evaluators = evaluators
     self._num_learners = num_learners
     # A restarted monitor continues from the end of its logs, since the wall clock may be set back.
-    self._started = time.monotonic() - curves.last_second(run_dir)
+    last = curves.last_row(run_dir, *COUNTERS)
+    self._started = time.monotonic() - last.pop('seconds')
     self._first_step = 0.0
     self._first_count = 0.0
     self._lock = threading.Lock()
@@ -82,7 +83,7 @@ class Monitor:
     self._sums = dict.fromkeys(COUNTERS, 0.0)
     self._most_learner_steps = 0.0
     # What earlier incarnations have logged, until the learners have reported as much to this one.
-    self._logged = curves.last_counts(run_dir) if lifecycle.restart_count() else {}
+    self._logged = last if lifecycle.restart_count() else {}
     self._group_sizes: dict[str, int] = {}  # Nodes of each group that have reported.
     self._pauses = random.Random()  # Of its own, seeded by the system.
     self._final: dict[str, dict[str, float]] = {}

@@ -9,7 +9,6 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from rundir import csv_file, graph_file, node_files, sweep_directory
-from rundir.checkpoints import COUNTERS
 from rundir.roles import EVALUATOR, LEARNER
 
 # The columns of the curves. For the evaluator, prefer the frame count of the evaluated parameters to
@@ -22,24 +21,19 @@ _TAIL_BYTES = 1 << 16
 
 def last_second(run_dir: str) -> float:
   """Returns the last time in the logs, in seconds since the run's start; 0 without logs."""
-  return max(_last_rows(run_dir, 'seconds'), default=(0.0,))[0]
+  return last_row(run_dir)['seconds']
 
 
-def last_counts(run_dir: str) -> dict[str, float]:
-  """Returns the counters of the latest row in the logs, by name; {} without logs."""
-  rows = _last_rows(run_dir, 'seconds', *COUNTERS)
-  return dict(zip(COUNTERS, max(rows)[1:], strict=True)) if rows else {}
-
-
-def _last_rows(run_dir: str, *columns: str) -> list[tuple[float, ...]]:
-  """Returns the values of some columns in the rows at the ends of all logs."""
-  found: list[tuple[float, ...]] = []
+def last_row(run_dir: str, *columns: str) -> dict[str, float]:
+  """Returns 'seconds' and other columns of the latest row in all logs that has them; or zeros."""
+  columns = ('seconds', *columns)
+  last: tuple[float, ...] = (0.0,) * len(columns)
   for path in node_files.find(run_dir, node_files.CSV).values():
     reader = csv_file.CsvReader(path)
     reader.skip_to_tail(_TAIL_BYTES)
     rows = reader.read()
-    found += csv_file.finite(rows, reader.columns, columns)
-  return found
+    last = max([last, *csv_file.finite(rows, reader.columns, columns)])
+  return dict(zip(columns, last, strict=True))
 
 
 def nodes(run_dir: str, role: str) -> list[str]:
