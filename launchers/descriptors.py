@@ -13,8 +13,5 @@ def open_standard() -> None:
     try:
       os.fstat(descriptor)
     except OSError:
-      opened = os.open(os.devnull, os.O_RDWR)
-      os.dup2(opened, descriptor)  # Of equal numbers, the descriptor becomes inheritable.
-      os.set_inheritable(descriptor, True)
-      if opened != descriptor:
-        os.close(opened)
+      # The system gives the lowest free number, which is this one.
+      os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)

@@ -43,7 +43,7 @@ REFUSES = {
   'web': '--web needs the run directory on this machine; leave it out, and use watch.py.',
 }
 # Characters of a reference to an image, which registries check further.
-_IMAGE = re.compile(r'[A-Za-z0-9][\w.\-/:@]*')
+_IMAGE = re.compile(r'[A-Za-z0-9][A-Za-z0-9_.\-/:@]*')
 # Errors of a volume that may pass: a lock, a full disk, an unreachable server.
 _PASSING = {
   *(errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EIO, errno.ETIMEDOUT),

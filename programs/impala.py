@@ -36,7 +36,7 @@ CALL_TIMEOUT = sebulba.CALL_TIMEOUT
 PRESETS, NAMED_PRESETS = sebulba.PRESETS, sebulba.NAMED_PRESETS
 # On two cores the learner is the bottleneck; in Sebulba inference is. So unrolls wait in the queue here.
 # On MinAtar, policies keep exploring on such stale unrolls, also at PureJaxRL's entropy cost. Only
-# Seaquest has the cost of the other programs.
+# on Seaquest they have the cost of Anakin and Sebulba.
 PPO_PRESETS = sebulba.PPO_PRESETS | {
   'atari:Pong': PPO_PONG | {'queue_size': 16, 'num_steps': 8_000_000},
   'minatar': PPO_MINATAR | {'batch_size': 64},

@@ -30,7 +30,7 @@ from rundir.errors import NonRetryableError
 
 VERSION = 1
 _FORMAT = 'format.json'
-_ABANDONED_SECONDS = 600.0  # After which nobody writes a partial chunk any longer.
+_ABANDONED_SECONDS = 600.0  # A killed recorder has left a partial chunk that is older.
 
 
 class Format(NamedTuple):
